@@ -77,14 +77,14 @@ def sample_batch(
     By default threads share the work. `processes` are used if a number is given, or if `joblib.parallel_config` is set.
     """
     if (processes is None and is_configured()) or (processes is not None and processes > 1 and len(batch) > 1):
-        for place, sample in spread(sample_one, [(sampler, sums, asked, rule) for asked in batch], processes):
-            finished(place, sample)
+        for index, sample in spread(sample_one, [(sampler, sums, asked, rule) for asked in batch], processes):
+            finished(index, sample)
         return
     # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
     number = min(processes or usable_cores(), len(batch))
     with one_core_each(), ThreadPoolExecutor(number) as pool:
-        for place, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
-            finished(place, sample)
+        for index, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
+            finished(index, sample)
 
 
 class Approximator:

@@ -38,8 +38,8 @@ def position(secret: str, name: str, time: float, size: int) -> Floats:
         raise ValueError(f"a path is known from 2^{FIRST} to 2^{LAST}, not at {time!r}")
     time = on_grid(time)
 
-    def normal(place: float) -> Floats:
-        content = f"equipoise-path-1 {secret} {len(name)} {name} {place.hex()}".encode()
+    def normal(moment: float) -> Floats:
+        content = f"equipoise-path-1 {secret} {len(name)} {name} {moment.hex()}".encode()
         words = np.frombuffer(hashlib.shake_256(content).digest(8 * size), dtype="<u8")
         return np.asarray(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53))
 

@@ -70,12 +70,12 @@ class Diagnostics:
     @property
     def problems(self) -> tuple[str, ...]:
         """The reasons against relying on the draws, in words; empty if there are none."""
-        found = self._disagreements()
+        reasons = self._disagreements()
         if self.diverged:
-            found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
-        if found and self.hopeless:
-            found.append(f"{GAVE_UP} after {self.gradients:,} gradients, since more draws would not help")
-        return tuple(found)
+            reasons.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
+        if reasons and self.hopeless:
+            reasons.append(f"{GAVE_UP} after {self.gradients:,} gradients, since more draws would not help")
+        return tuple(reasons)
 
     @property
     def hopeless(self) -> bool:
@@ -87,19 +87,19 @@ class Diagnostics:
         return spent or self.divergences > BROKEN_SHARE * self.transitions
 
     def _disagreements(self) -> list[str]:
-        found = []
+        reasons = []
         if not np.all(np.isfinite(self.rhat)) or np.max(self.rhat) >= RHAT_LIMIT:
-            found.append(f"R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
+            reasons.append(f"R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
-            found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
+            reasons.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
         if self.tail_shape is not None and not self.tail_shape < TAIL_SHAPE_LIMIT:
-            found.append(
+            reasons.append(
                 f"the tail of the importance weights has a shape of {self.tail_shape:.2f}, not below {TAIL_SHAPE_LIMIT}"
             )
         if self.bfmi is not None and len(self.dropped_chains) > len(self.bfmi) / 2:
-            found.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
-        return found
+            reasons.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
+        return reasons
 
     @property
     def mixed(self) -> bool:
@@ -238,8 +238,8 @@ def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, 
     if len(places) == 1:
         return check(0)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        found = list(pool.map(check, places))
-    rhats, bulk, tail = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        results = list(pool.map(check, places))
+    rhats, bulk, tail = (np.concatenate(parts) for parts in zip(*results, strict=True))
     return rhats, bulk, tail
 
 
@@ -268,8 +268,8 @@ def _ranked(draws: Floats) -> _Ranked:
 
     A single sort suffices: sorted draws are two runs by their distance from the median, which a stable sort merges.
     """
-    found = _by_coordinate(draws)
-    flat = found.reshape(len(found), -1)
+    by_coordinate = _by_coordinate(draws)
+    flat = by_coordinate.reshape(len(by_coordinate), -1)
     number = flat.shape[1]
     scores = scipy.special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
     order = np.argsort(flat, axis=1, kind="stable")
@@ -280,18 +280,23 @@ def _ranked(draws: Floats) -> _Ranked:
     np.put_along_axis(normal, order, scores[None], axis=1)
     np.put_along_axis(folded, by_distance, scores[None], axis=1)
     low, high = (_quantile(ordered, share)[:, None, None] for share in (0.05, 0.95))
-    return _Ranked(normal.reshape(found.shape), folded.reshape(found.shape), found <= low, found <= high)
+    return _Ranked(
+        normal.reshape(by_coordinate.shape),
+        folded.reshape(by_coordinate.shape),
+        by_coordinate <= low,
+        by_coordinate <= high,
+    )
 
 
 def _quantile(ordered: Floats, share: float) -> Floats:
     """Return a quantile of each row of sorted numbers."""
-    place = share * (ordered.shape[1] - 1)
-    below = int(place)
-    return np.asarray(ordered[:, below] + (place - below) * (ordered[:, below + 1] - ordered[:, below]))
+    position = share * (ordered.shape[1] - 1)
+    below = int(position)
+    return np.asarray(ordered[:, below] + (position - below) * (ordered[:, below + 1] - ordered[:, below]))
 
 
 def _split_rhat(draws: _Ranked) -> Floats:
-    return np.maximum(*(_plain_rhat(_split(one)) for one in (draws.normal, draws.folded)))
+    return np.maximum(*(_plain_rhat(_split(scores)) for scores in (draws.normal, draws.folded)))
 
 
 def _plain_rhat(draws: Floats) -> Floats:
@@ -303,7 +308,7 @@ def _plain_rhat(draws: Floats) -> Floats:
 
 
 def _nested_rhat(draws: _Ranked, superchains: int) -> Floats:
-    return np.maximum(*(_plain_nested_rhat(one, superchains) for one in (draws.normal, draws.folded)))
+    return np.maximum(*(_plain_nested_rhat(scores, superchains) for scores in (draws.normal, draws.folded)))
 
 
 def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
@@ -324,7 +329,7 @@ def _ess_bulk(draws: _Ranked) -> Floats:
 
 
 def _ess_tail(draws: _Ranked) -> Floats:
-    return np.minimum(*(_ess(_split(one.astype(float))) for one in (draws.low, draws.not_high)))
+    return np.minimum(*(_ess(_split(tail.astype(float))) for tail in (draws.low, draws.not_high)))
 
 
 def _ess(draws: Floats) -> Floats:

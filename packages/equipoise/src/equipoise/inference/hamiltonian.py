@@ -123,9 +123,9 @@ def sample_chains(
             kept.append(ensemble.points)
         report, keep = diagnose(
             np.stack(kept, axis=1),
-            energy=np.stack([one.energies for one in transitions], axis=1),
-            divergent=np.stack([one.broken for one in transitions], axis=1),
-            acceptance=float(np.mean([one.acceptance for one in transitions])),
+            energy=np.stack([transition.energies for transition in transitions], axis=1),
+            divergent=np.stack([transition.broken for transition in transitions], axis=1),
+            acceptance=float(np.mean([transition.acceptance for transition in transitions])),
             gradients=ensemble.gradients,
             superchains=SUPERCHAINS,
         )

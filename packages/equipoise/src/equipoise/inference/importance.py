@@ -90,19 +90,19 @@ class Mixture(NamedTuple):
 
     def measure(self, points: "Points") -> Floats:
         """Return the squares of the points' distances from the centres of the parts [parts, n]."""
-        found = np.empty((len(self.parts), len(points.coordinates)))
+        squares = np.empty((len(self.parts), len(points.coordinates)))
         for is_flat, at in ((False, points.coordinates), (True, points.flat)):
-            places = [place for place, part in enumerate(self.parts) if part.flat == is_flat]
+            places = [index for index, part in enumerate(self.parts) if part.flat == is_flat]
             if places:
-                found[places] = _squares(at, [self.parts[place] for place in places])
-        return found
+                squares[places] = _squares(at, [self.parts[index] for index in places])
+        return squares
 
     def log_densities(self, points: "Points", squares: Floats) -> Floats:
         """Return log densities of the parts, times their shares [parts, n], from points and squared distances."""
-        found = np.empty_like(squares)
-        for place, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
-            found[place] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
-        return found
+        densities = np.empty_like(squares)
+        for index, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
+            densities[index] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
+        return densities
 
 
 class Points(NamedTuple):
@@ -204,11 +204,11 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
         lightest = math.inf
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
-            found = trial.weighted
-            share = found.effective / TRIAL
-            waited = 0 if share > BETTER * highest or not found.reliable else waited + 1
-            if share > highest or (share >= even and found.shape < min(lightest, LIGHT + 0.1)):
-                highest, best, lightest = share, proposals, found.shape
+            weighted = trial.weighted
+            share = weighted.effective / TRIAL
+            waited = 0 if share > BETTER * highest or not weighted.reliable else waited + 1
+            if share > highest or (share >= even and weighted.shape < min(lightest, LIGHT + 0.1)):
+                highest, best, lightest = share, proposals, weighted.shape
             if (highest >= even and lightest < LIGHT) or waited == PATIENCE:
                 break
             proposals = _fit(trial)
@@ -283,7 +283,7 @@ def _fit(trial: Trial) -> Mixture:
     mixture = trial.mixture
     usable = trial.weighted.weights > 0  # others may be too far off to be flattened
     points, weights, log_parts = (
-        Points(*(one[usable] for one in trial.points)),
+        Points(*(array[usable] for array in trial.points)),
         trial.weighted.weights[usable],
         trial.log_parts[:, usable],
     )
@@ -333,8 +333,8 @@ def _temper(weights: Floats, effective: float) -> Floats:
     log_weights = np.log(weights)
 
     def raised(power: float) -> Floats:
-        found = np.exp(power * (log_weights - log_weights.max()))
-        return np.asarray(found / found.sum())
+        raised_weights = np.exp(power * (log_weights - log_weights.max()))
+        return np.asarray(raised_weights / raised_weights.sum())
 
     def is_even(power: float) -> bool:
         return float(1 / np.sum(raised(power) ** 2)) >= effective

@@ -81,10 +81,10 @@ class Problem(NamedTuple):
 
     def log_likelihood(self, coordinates: Floats) -> Floats:
         """Return the log density of all observations at coordinates [points, d]."""
-        found = np.zeros(len(coordinates))
+        total = np.zeros(len(coordinates))
         for observation in self.observations:
-            found += observation.log_density(coordinates)
-        return found
+            total += observation.log_density(coordinates)
+        return total
 
     def log_posterior(self, coordinates: Floats) -> Floats:
         """Return the log density of the posterior at coordinates [points, d], up to a constant."""
@@ -96,29 +96,29 @@ def find_mode(problem: Problem, start: Floats, *, gain: float = GAIN, steps: int
 
     The search ends with a step that raises the log density by less than `gain`.
     """
-    place = problem.flatten(start[None])[0]
-    value = float(problem.log_posterior(problem.unflatten(place[None]))[0])
+    point = problem.flatten(start[None])[0]
+    value = float(problem.log_posterior(problem.unflatten(point[None]))[0])
     for _ in range(steps):
-        gradient, information = _derivatives(problem, place, problem.unflatten)
+        gradient, information = _derivatives(problem, point, problem.unflatten)
         damped = information + DAMPING[:, None, None] * np.diag(np.diagonal(information))
-        points = place + np.linalg.solve(damped, np.broadcast_to(gradient, damped.shape[:2])[:, :, None])[:, :, 0]
+        points = point + np.linalg.solve(damped, np.broadcast_to(gradient, damped.shape[:2])[:, :, None])[:, :, 0]
         values = problem.log_posterior(problem.unflatten(points))
         best = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
         if not values[best] > value:
             break
-        gained, value, place = float(values[best]) - value, float(values[best]), points[best]
+        gained, value, point = float(values[best]) - value, float(values[best]), points[best]
         if gained < gain:
             break
-    centre = problem.unflatten(place[None])[0]
+    centre = problem.unflatten(point[None])[0]
     _, information = _derivatives(problem, centre, lambda points: points)
     return Mode(centre, np.linalg.inv(np.linalg.cholesky(information)).T)
 
 
-def _derivatives(problem: Problem, place: Floats, coordinates: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+def _derivatives(problem: Problem, point: Floats, coordinates: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
     """Return the gradient of the log posterior, and the Fisher information of observations and prior together."""
-    number = len(place)
-    steps = STEP * np.diag(np.maximum(np.abs(place), 1.0))
-    points = coordinates(np.concatenate([place[None], place + steps, place - steps]))
+    number = len(point)
+    steps = STEP * np.diag(np.maximum(np.abs(point), 1.0))
+    points = coordinates(np.concatenate([point[None], point + steps, point - steps]))
     widths = 2 * np.diagonal(steps)
     turns = (points[1 : number + 1] - points[number + 1 :]) / widths[:, None]
     gradient, information = -turns @ points[0], turns @ turns.T

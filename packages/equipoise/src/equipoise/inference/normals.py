@@ -28,10 +28,10 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
         is_near = (np.abs(residuals) < HUGE * deviations).all(axis=1)
     usable = np.isfinite(deviations).all(axis=1) & (deviations > 0).all(axis=1) & is_near
     if not usable.all():
-        found = np.full(len(residuals), -np.inf)
+        densities = np.full(len(residuals), -np.inf)
         if usable.any():
-            found[usable] = normal_log_density(residuals[usable], covariances[usable])
-        return found
+            densities[usable] = normal_log_density(residuals[usable], covariances[usable])
+        return densities
     # Target moments differ by orders of magnitude where weights are large, so correlations are factorised. Residuals
     # are a last row: the factor's last row then solves for them, faster than NumPy's solver of a batch does.
     size = residuals.shape[1]
@@ -49,10 +49,10 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
             parts = (slice(None, middle), slice(middle, None))
             return np.concatenate([normal_log_density(residuals[part], covariances[part]) for part in parts])
         definite = np.linalg.eigvalsh(bordered[:, :size, :size])[:, 0] > SMALLEST_EIGENVALUE
-        found = np.full(len(residuals), -np.inf)
+        densities = np.full(len(residuals), -np.inf)
         if definite.any():
-            found[definite] = normal_log_density(residuals[definite], covariances[definite])
-        return found
+            densities[definite] = normal_log_density(residuals[definite], covariances[definite])
+        return densities
     # Others are as good as singular. Each point is judged by itself, whatever else is in the batch.
     pivots = np.diagonal(lower[:, :size, :size], axis1=1, axis2=2)
     is_regular = pivots.min(axis=1) ** 2 > SMALLEST_PIVOT

@@ -58,8 +58,8 @@ class Releases(NamedTuple):
 
     def apart(self) -> list["Releases"]:
         """Split into one `Releases` for each party."""
-        alone = [slice(place, place + 1) for place in range(len(self.rows))]
-        return [Releases(self.statistic[one], self.rows[one], self.scale[one], self.shape) for one in alone]
+        alone = [slice(index, index + 1) for index in range(len(self.rows))]
+        return [Releases(self.statistic[row], self.rows[row], self.scale[row], self.shape) for row in alone]
 
 
 def weights_by_noise(rows: Floats, variance: Floats) -> Floats:
@@ -108,11 +108,11 @@ def _pool_few(
 ) -> Pooled:
     """Pool releases by inverting the covariance of each distinct (rows, scale)."""
     precision, natural = np.zeros_like(covariance), np.zeros(len(root))
-    for place, (rows, scale) in enumerate(kinds):
+    for index, (rows, scale) in enumerate(kinds):
         whole = sampling * rows * covariance
         whole[np.diag_indices(len(whole))] += scale
         inverted = invert(whole)
-        alike = releases.statistic[kind == place]
+        alike = releases.statistic[kind == index]
         natural += rows * (inverted @ (alike.sum(axis=0) / root))
         inverted *= len(alike) * rows**2
         precision += inverted

@@ -102,13 +102,13 @@ class Posterior:
         """
         rows, lines = [], []
         named = [
-            (f"{name}{list(place) if place else ''}", values[(slice(None), *place)])
+            (f"{name}{list(index) if index else ''}", values[(slice(None), *index)])
             for name, values in self.draws.items()
-            for place in np.ndindex(values.shape[1:])
+            for index in np.ndindex(values.shape[1:])
         ]
         for name, values in named[:MAX_SHOWN]:
             low, high = np.quantile(values, (0.05, 0.95))
-            rows.append((name, *(f"{one:.4g}" for one in (values.mean(), values.std(), low, high))))
+            rows.append((name, *(f"{number:.4g}" for number in (values.mean(), values.std(), low, high))))
             lines.append((name, [Interval("5 % to 95 %", float(low), float(values.mean()), float(high))]))
         who = ", ".join(self.scenario.coalition or ())
         state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"

@@ -108,9 +108,9 @@ def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=planned, left="")
 
-        def show(found: Meter) -> None:
+        def show(state: Meter) -> None:
             bar.update(
-                task, description=found.words, completed=found.done, total=found.planned, left=_left(found).strip()
+                task, description=state.words, completed=state.done, total=state.planned, left=_left(state).strip()
             )
 
         yield Meter(planned, show)
@@ -137,20 +137,20 @@ def _lines() -> Show:
     begun = said = monotonic()
     seen: set[str] = set()
 
-    def show(found: Meter) -> None:
+    def show(state: Meter) -> None:
         nonlocal said
         now = monotonic()
-        if found.label in seen and now - said < QUIET:
+        if state.label in seen and now - said < QUIET:
             return
-        gone = "" if found.label not in seen else f", {duration(now - begun)} gone"
-        seen.add(found.label)
+        gone = "" if state.label not in seen else f", {duration(now - begun)} gone"
+        seen.add(state.label)
         said = now
-        console.print(f"{found.words}{gone}{_left(found)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{state.words}{gone}{_left(state)}", markup=False, highlight=False, soft_wrap=True)
 
     return show
 
 
-def _left(found: Meter) -> str:
-    if found.is_late:
+def _left(state: Meter) -> str:
+    if state.is_late:
         return ", longer than planned: some chains do not agree yet"
-    return "" if found.left is None else f", about {duration(found.left)} left"
+    return "" if state.left is None else f", about {duration(state.left)} left"

@@ -39,9 +39,9 @@ def sampler_of(agreed: Model) -> Sampler:
 
 def family_of(agreed: Model) -> Family:  # type: ignore[type-arg]
     """Return inference's half of a model without features."""
-    found = conjugate_of(agreed)
-    assert isinstance(found, Family)
-    return found
+    half = conjugate_of(agreed)
+    assert isinstance(half, Family)
+    return half
 
 
 def released_sums(agreement: Agreement, submissions: Sequence[Submission]) -> ReleasedSums:
@@ -56,11 +56,11 @@ def released_sums(agreement: Agreement, submissions: Sequence[Submission]) -> Re
     statistic, count = np.zeros((parties, entries)), np.ones(parties)
     variance, added = np.ones((parties, entries)), np.zeros((parties, entries))
     for submission in validate_submissions(agreement, submissions):
-        place = names.index(submission.party)
-        statistic[place], count[place] = submission.values(agreement), submission.count
+        row = names.index(submission.party)
+        statistic[row], count[row] = submission.values(agreement), submission.count
         guarantee = submission.stated
-        variance[place] = np.square(layout.noise_deviations(guarantee))
-        added[place] = np.sqrt(guarantee.epsilon * variance[place])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
+        variance[row] = np.square(layout.noise_deviations(guarantee))
+        added[row] = np.sqrt(guarantee.epsilon * variance[row])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
     return ReleasedSums(statistic, count, variance, added)
 
 
@@ -81,22 +81,24 @@ def noises_of(
     """
     shape = (len(agreement.party_names), len(layout_of(agreement)))
     noises = np.zeros((len(seeds), *shape))
-    slots = {agreement.party_names.index(one.party): sha256_hex(one.to_json()) for one in submissions}
+    slots = {
+        agreement.party_names.index(submission.party): sha256_hex(submission.to_json()) for submission in submissions
+    }
     draws: dict[UnitNoise, Floats] = {}
-    for place, seed in enumerate(seeds):
+    for index, seed in enumerate(seeds):
         if isinstance(seed, str) and len(seed) == PATH_DIGITS:
             for slot, digest in slots.items():
-                if amount := float(tau[place, slot]):
+                if amount := float(tau[index, slot]):
                     if not brownian.EARLIEST <= amount < brownian.LATEST:
                         raise InferenceError(
                             f"tau = {amount:g} is no amount of noise that paths are known for; they are from "
                             f"{brownian.EARLIEST:.1g} to {brownian.LATEST:.1g}"
                         )
-                    noises[place, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
-        elif tau[place].any():
+                    noises[index, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
+        elif tau[index].any():
             if seed not in draws:
                 draws[seed] = _unit_noise(seed, shape)
-            noises[place] = draws[seed]
+            noises[index] = draws[seed]
     return noises
 
 
@@ -120,8 +122,8 @@ def exact_sums(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequenc
             raise InferenceError(
                 f"{party!r} has {numbers[bad]!r} for {layout.entries[bad].name!r}; every statistic must be finite"
             )
-        place = names.index(party)
-        statistic[place], count[place] = numbers, rows
+        row = names.index(party)
+        statistic[row], count[row] = numbers, rows
     return ReleasedSums(statistic, count, np.zeros((parties, entries)), np.zeros((parties, entries)))
 
 

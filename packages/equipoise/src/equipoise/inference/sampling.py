@@ -57,11 +57,11 @@ def sample_problem(
         starts = _draw_starts(problem, mode, rng)
         return _sample_chains(problem, starts, mode, rng, draws)
     mixture = adapted(lambda: adapt(problem, mode, np.random.default_rng(0)))
-    found = draw_adapted(problem, mixture, rng, POINTS_PER_DRAW * draws)
-    diagnostics = _diagnostics(draws, dimension, min(found.effective, float(draws)), found.shape)
-    if found.reliable and found.effective >= FEWEST_EFFECTIVE:
-        return Sample(found.resample(rng, draws), diagnostics, found.divergence())
-    return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
+    weighted = draw_adapted(problem, mixture, rng, POINTS_PER_DRAW * draws)
+    diagnostics = _diagnostics(draws, dimension, min(weighted.effective, float(draws)), weighted.shape)
+    if weighted.reliable and weighted.effective >= FEWEST_EFFECTIVE:
+        return Sample(weighted.resample(rng, draws), diagnostics, weighted.divergence())
+    return _sample_chains(problem, weighted.resample(rng, CHAINS), mode, rng, draws)
 
 
 def _draw_starts(problem: Problem, mode: Mode, rng: np.random.Generator) -> Floats:

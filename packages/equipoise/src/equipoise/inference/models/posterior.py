@@ -87,8 +87,8 @@ class Statistics:
         parties, entries = self.releases.statistic.shape
         number = max(1, NUMBERS_AT_ONCE // (parties * entries + entries**2))
         parts = [self._log_density(coordinates[at : at + number]) for at in range(0, len(coordinates), number)]
-        found = self.power * np.concatenate(parts)
-        return np.where(np.isnan(found), -np.inf, found)
+        densities = self.power * np.concatenate(parts)
+        return np.where(np.isnan(densities), -np.inf, densities)
 
     def _log_density(self, coordinates: Floats) -> Floats:
         draws = self.family.agreed.at_coordinates(coordinates)

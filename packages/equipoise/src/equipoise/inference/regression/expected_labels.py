@@ -50,13 +50,13 @@ def expected_derivatives(mean: Floats, variance: Floats, number: int) -> list[Fl
     scale = 1 / np.sqrt(4 * _SCALES**2 + variance[..., None])
     z = np.clip(scale * mean[..., None], -FARTHEST, FARTHEST)
     density = (2 / math.sqrt(2 * math.pi)) * np.exp(-0.5 * z**2) * scale
-    found = [scipy.special.erf(z * math.sqrt(0.5)) @ _SHARES, density @ _SHARES]
+    derivatives = [scipy.special.erf(z * math.sqrt(0.5)) @ _SHARES, density @ _SHARES]
     before, hermite = np.zeros_like(z), np.ones_like(z)
     for order in range(1, number - 1):
         before, hermite = hermite, z * hermite - (order - 1) * before
         density = -scale * density
-        found.append((density * hermite) @ _SHARES)
-    return found
+        derivatives.append((density * hermite) @ _SHARES)
+    return derivatives
 
 
 class ExpectedLabels:
@@ -143,10 +143,10 @@ class ExpectedLabels:
     def slopes_of_mean(self, outer: Floats) -> Floats:
         """Return derivatives by the weights of Σ_j outer_j mean_j, for outer [points, terms + 1]."""
         size = self.weights.shape[1]
-        found = np.matmul(outer[:, None], self.jacobian[:, :, :size])[:, 0] @ self.second_moments
+        slopes = np.matmul(outer[:, None], self.jacobian[:, :, :size])[:, 0] @ self.second_moments
         # v = θᵀa − ν² moves with the weights themselves, too.
         through = np.sum(outer * self._by_variance, axis=1) * self._varies
-        return np.asarray(found + through[:, None] * self.products)
+        return np.asarray(slopes + through[:, None] * self.products)
 
     def pull_back(self, outer: Floats) -> Floats:
         """Return derivatives by weights of Σ_jk outer_jk jacobian_jk, outer [points, terms + 1, 2 terms + 1]."""
@@ -157,7 +157,7 @@ class ExpectedLabels:
         ends, own_ends = outer[:, :, size - 1], rows[:, :, size - 1]
         j = self._numbers
         own, shares = outer[:, j, j], outer[:, j, size + j]
-        f, nu, c, p = [one[:, None] for one in self.f], self._nu[:, None], self._c, self._p[j]
+        f, nu, c, p = [derivative[:, None] for derivative in self.f], self._nu[:, None], self._c, self._p[j]
 
         direct = np.matmul(self._by_variance[:, None], rows)[:, 0]
         by_products = np.zeros_like(self.weights)
@@ -169,10 +169,10 @@ class ExpectedLabels:
         moved += (f[2] - nu * f[3]) * shares
         by_variance = 0.5 * (moved.sum(axis=1) + 0.5 * self.f[4] * sums[:, -1] + self.f[3] * ends[:, -1])
         if len(self._levels):
-            found = self._pull_back_levels(outer, sums, own_ends)
-            by_products[:, self._levels] = found[0]
-            by_mean += found[1]
-            by_variance += found[2]
+            of_levels = self._pull_back_levels(outer, sums, own_ends)
+            by_products[:, self._levels] = of_levels[0]
+            by_mean += of_levels[1]
+            by_variance += of_levels[2]
         by_variance *= self._varies
         by_products[:, -1] += by_mean
         # v = θᵀE[u uᵀ]θ − ν².

@@ -52,14 +52,14 @@ class Likelihood(ABC):
     def _quadratic_coefficients(self) -> Floats:
         """Return the coefficients of Cov(a)_ik, i ≤ k, in the products θ_j θ_l, j ≤ l."""
         places, size = self.moments.places, len(self.moments.places)
-        found = np.empty((len(self._rows), len(self._rows)))
+        coefficients = np.empty((len(self._rows), len(self._rows)))
         # Row by row of Cov(a), because the indices of all coefficients would take more memory than these do.
         for i in range(size):
             each = self._covariance[places[i]][:, places[i:]]  # j, k, l
             both = each + each.transpose(2, 1, 0)
             both[np.arange(size), :, np.arange(size)] /= 2
-            found[self._rows == i] = both[self._rows, :, self._columns].T
-        return found
+            coefficients[self._rows == i] = both[self._rows, :, self._columns].T
+        return coefficients
 
     @cached_property
     def _single(self) -> NDArray[np.float32]:
@@ -72,10 +72,10 @@ class Likelihood(ABC):
         products = weights[:, self._rows] * weights[:, self._columns]
         packed = products.astype(coefficients.dtype) @ coefficients.T
         size = weights.shape[1]
-        found = np.empty((len(weights), size, size))
-        found[:, self._rows, self._columns] = packed
-        found[:, self._columns, self._rows] = packed
-        return found
+        spread = np.empty((len(weights), size, size))
+        spread[:, self._rows, self._columns] = packed
+        spread[:, self._columns, self._rows] = packed
+        return spread
 
     def spread_with_carried(self, weights: Floats) -> Floats:
         """Return Cov(a, G m) [points, terms + 1, targets]."""

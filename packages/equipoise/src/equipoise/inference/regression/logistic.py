@@ -28,9 +28,9 @@ def nearest_possible(second_moments: Floats, levels: NDArray[np.bool_]) -> Float
     mean = np.append(np.clip(second_moments[:-1, -1], np.where(levels, SMALLEST_SHARE, -1.0), 1.0), 1.0)
     products = second_moments[:-1, :-1].copy()
     products[levels, levels] = mean[:-1][levels]
-    found = np.outer(mean, mean)
-    found[:-1, :-1] += nearest_covariance(products, mean[:-1])
-    return found
+    nearest = np.outer(mean, mean)
+    nearest[:-1, :-1] += nearest_covariance(products, mean[:-1])
+    return nearest
 
 
 class LogisticLikelihood(Likelihood):
@@ -90,8 +90,8 @@ class LogisticLikelihood(Likelihood):
         # Synthetic rows are looked at for some points at a time, since a table of all would fill the memory.
         rows = 1 if self._half_rows is None else self._half_rows.shape[1]
         parts = np.array_split(weights, -(-len(weights) * rows // AT_ONCE))
-        found = [self._moments(self._expand(part), self._labels(part)) for part in parts]
-        return Normals(*(np.concatenate(both) for both in zip(*found, strict=True)))
+        moments = [self._moments(self._expand(part), self._labels(part)) for part in parts]
+        return Normals(*(np.concatenate(both) for both in zip(*moments, strict=True)))
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
         """Return derivatives of the log density by weights, and zeros for the variance, which there is none of.
@@ -203,7 +203,7 @@ class LogisticLikelihood(Likelihood):
         may be off by N(0, (s S)² Σ) in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ, s = `shape_spread`.
         """
         closed = self._expand(near[None], derivatives=5)
-        _, slope, curvature, third_slope, fourth_slope = (float(one[0]) for one in closed.f)
+        _, slope, curvature, third_slope, fourth_slope = (float(derivative[0]) for derivative in closed.f)
         size = len(near)
         width = size - 1
         products = closed.products[0]
@@ -212,23 +212,23 @@ class LogisticLikelihood(Likelihood):
         c = products[:width] - nu * p
         numbers = np.flatnonzero(~self.moments.levels)
         moves = np.zeros((len(numbers), size))
-        for place, j in enumerate(numbers):
+        for index, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
             pull = near[j] * c[j] / deviation
             third = pull * c[j]  # a sixth of κ_ηηη, for δ = 1
-            moves[place, -1] = third * third_slope
-            moves[place, :width] = (
-                p * moves[place, -1] + c * third * fourth_slope + 2 * pull * curvature * covariance[j]
+            moves[index, -1] = third * third_slope
+            moves[index, :width] = (
+                p * moves[index, -1] + c * third * fourth_slope + 2 * pull * curvature * covariance[j]
             )
-            moves[place, j] += curvature * c[j] ** 2 / deviation
-        found = (SKEWNESS_PER_SPREAD * shape_spread / 6) ** 2 * moves.T @ moves
+            moves[index, j] += curvature * c[j] ** 2 / deviation
+        total = (SKEWNESS_PER_SPREAD * shape_spread / 6) ** 2 * moves.T @ moves
         given = self._covariance_given_levels(covariance)
         along = given @ near[numbers]
         square = float(along @ near[numbers])
         strength = shape_spread * 2 * square / (1 + 2 * square)
         along *= FACTOR_PER_SPREAD * strength * slope
-        found[np.ix_(numbers, numbers)] += strength**2 * given + np.outer(along, along)
-        return np.asarray(found)
+        total[np.ix_(numbers, numbers)] += strength**2 * given + np.outer(along, along)
+        return np.asarray(total)
 
     def _covariance_given_levels(self, covariance: Floats) -> Floats:
         """Return the covariance of numbers given all levels, as if it were the same for all of them."""

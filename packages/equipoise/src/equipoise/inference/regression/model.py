@@ -82,8 +82,8 @@ class RegressionModel:
 
     def parameters(self, coordinates: Floats) -> Parameters:
         """Return the parameters at coordinates [points, d]."""
-        found = self.agreed.at_coordinates(coordinates)
-        return Parameters(found["weights"], found.get("variance", np.ones(len(coordinates))))
+        draws = self.agreed.at_coordinates(coordinates)
+        return Parameters(draws["weights"], draws.get("variance", np.ones(len(coordinates))))
 
     def flatten(self, coordinates: Floats) -> Floats:
         """Replace the coordinates of weights by the weights."""
@@ -177,5 +177,5 @@ def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moment
 def _normal_beliefs(moments: MomentMap, products: Floats, variances: Floats, of_means: Floats) -> FeaturePrior:
     """Return beliefs about the moments of pairs; deviations are at most the bounds' half-width, and not too small."""
     i, j = moments.feature_pairs.T
-    found = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
-    return FeaturePrior(products[i, j], np.clip(found, SMALLEST_DEVIATION**2, 1.0))
+    chosen = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
+    return FeaturePrior(products[i, j], np.clip(chosen, SMALLEST_DEVIATION**2, 1.0))

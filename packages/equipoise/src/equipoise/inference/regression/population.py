@@ -97,9 +97,9 @@ class Population:
             products = variance * (u * self.weights[:, None]).T @ u
             within = np.block([[products, across[:, None]], [across[None], np.array([[corner]])]])
         moved = expected - self.weights @ expected
-        found = (moved * self.weights[:, None]).T @ moved
-        found[number:, number:] += within
-        return np.asarray(found)
+        covariance = (moved * self.weights[:, None]).T @ moved
+        covariance[number:, number:] += within
+        return np.asarray(covariance)
 
 
 def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number: int = ROWS) -> Floats:
@@ -111,7 +111,7 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number:
     mean, products = _without_gaps(blocks, second_moments)
     covariance = nearest_covariance(products, mean)
     of_gap = dict(blocks.gaps)
-    features = [(place,) for place in blocks.numbers] + list(blocks.levels)
+    features = [(index,) for index in blocks.numbers] + list(blocks.levels)
     cuts = [None] * len(blocks.numbers) + [_cuts(mean[list(block)]) for block in blocks.levels]
     # One score for each feature: a number itself, and of levels the mean of the normal variable between its cuts.
     scores = np.zeros((len(features), width))
@@ -132,12 +132,12 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number:
     for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
         if cut is not None:
             chosen = np.searchsorted(cut, normal[:, k])  # 0 is the reference
-            for level, place in enumerate(places, start=1):
-                rows[:, place] = chosen == level
-    for k, place in enumerate(blocks.numbers):
-        present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
-        variance = max(products[place, place] - mean[place] ** 2, 1e-4)
-        rows[:, place] = present * _bounded(float(mean[place]), float(variance), normal[:, k])
+            for level, index in enumerate(places, start=1):
+                rows[:, index] = chosen == level
+    for k, index in enumerate(blocks.numbers):
+        present = 1.0 if index not in of_gap else 1 - rows[:, of_gap[index]]
+        variance = max(products[index, index] - mean[index] ** 2, 1e-4)
+        rows[:, index] = present * _bounded(float(mean[index]), float(variance), normal[:, k])
     return rows
 
 
@@ -174,14 +174,14 @@ def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Float
     """
     width = len(second_moments) - 1
     mean, products = second_moments[:width, -1].copy(), second_moments[:width, :width].copy()
-    for place, indicator in blocks.gaps:
+    for index, indicator in blocks.gaps:
         share = max(1 - mean[indicator], SMALLEST_PRESENT)
-        square = products[place, place] / share
-        mean[place] /= share
-        products[place] /= share
-        products[:, place] /= share
-        products[place, place] = square
-        products[place, indicator] = products[indicator, place] = mean[place] * mean[indicator]
+        square = products[index, index] / share
+        mean[index] /= share
+        products[index] /= share
+        products[:, index] /= share
+        products[index, index] = square
+        products[index, indicator] = products[indicator, index] = mean[index] * mean[indicator]
     return mean, products
 
 
@@ -192,7 +192,11 @@ def _even_points(dimension: int, number: int) -> Floats:
     Fractional parts of multiples of the roots of primes fill the unit cube evenly (Richtmyer, 1951). Sobol's sequence
     is more even for a few numbers, where errors are small anyway, and takes a second to load.
     """
-    primes = [one for one in range(2, 16 * dimension + 2) if all(one % k for k in range(2, math.isqrt(one) + 1))]
+    primes = [
+        candidate
+        for candidate in range(2, 16 * dimension + 2)
+        if all(candidate % k for k in range(2, math.isqrt(candidate) + 1))
+    ]
     steps = np.sqrt(primes[:dimension])
     uniform = (np.random.default_rng(0).random(dimension) + np.arange(number)[:, None] * steps) % 1
     points = scipy.special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))
@@ -225,11 +229,11 @@ def _told(cut: Floats) -> float:
     return float(shares @ means**2)
 
 
-def weigh(moments: MomentMap, rows: Floats, found: Floats, covariance: Floats) -> Population | None:
-    """Weight rows so that their feature moments agree with `found`; return None if too few rows carry the weight."""
+def weigh(moments: MomentMap, rows: Floats, estimated: Floats, covariance: Floats) -> Population | None:
+    """Weight rows so that their feature moments are the `estimated` ones; return None if too few rows carry it."""
     i, j = moments.feature_pairs.T
     products = rows[:, i] * rows[:, j]
-    moved = products - found
+    moved = products - estimated
     scale = np.maximum(moved.std(axis=0), 1e-6)
     moved = moved / scale
     slack = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(scale))

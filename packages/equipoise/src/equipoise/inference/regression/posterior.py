@@ -69,7 +69,7 @@ class RegressionSampler:
         def problem_of(inside: NDArray[np.bool_]) -> Problem:
             chosen = np.flatnonzero(inside) if each else range(1)
             pooled = [each[party] for party in chosen] if each else [parts.pooled(inside)]
-            changes = [settled.changes[place] for place in chosen]
+            changes = [settled.changes[index] for index in chosen]
             return approximate_problem(self.model, pooled, changes, settled.centre)
 
         return Expansion(settled.centre, problem_of)

@@ -86,9 +86,9 @@ def find_start(
     settled = settle_row_covariances(model, releases, sampling=sampling)
     _, mode = final_problem(model, settled, 1.0, sampling)
     features = []
-    for one in _pool_groups(settled.groups, settled.covariances, sampling):
-        found = observe_targets(model.moments, one, model.feature_prior).features
-        second = model.moments.second_moments(found)
+    for pooled in _pool_groups(settled.groups, settled.covariances, sampling):
+        estimated = observe_targets(model.moments, pooled, model.feature_prior).features
+        second = model.moments.second_moments(estimated)
         mean = second[:-1, -1]
         features.append((mean, nearest_covariance(second[:-1, :-1], mean)))
     return mode, features
@@ -98,12 +98,12 @@ def final_problem(model: RegressionModel, settled: Settled, power: float, sampli
     """Use the settled covariances of a row, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
     likelihoods = [
-        _final_likelihood(model, one, power, settled.centre, change, len(pooled))
-        for one, change in zip(pooled, settled.changes, strict=True)
+        _final_likelihood(model, observation, power, settled.centre, change, len(pooled))
+        for observation, change in zip(pooled, settled.changes, strict=True)
     ]
     problem = _problem(model, likelihoods)
     mode = _find_mode(problem, settled.centre)
-    around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
+    around = [likelihood.around for likelihood in likelihoods if isinstance(likelihood, LogisticLikelihood)]
     if around and model.has_volume:
         problem = problem._replace(chart=StraightBias(model, np.mean(around, axis=0), mode.centre))
     return problem, mode
@@ -127,22 +127,22 @@ def settle_row_covariances(
     for iteration in range(ITERATIONS if start is None else 1):
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
-            observed = [observe_targets(model.moments, one, model.feature_prior, power=float(part)) for one in pooled]
+            observed = [observe_targets(model.moments, sums, model.feature_prior, power=float(part)) for sums in pooled]
             assumed = [
-                one if change is None else assume_moved_targets(one, change)
-                for one, change in zip(observed, changes, strict=True)
+                observation if change is None else assume_moved_targets(observation, change)
+                for observation, change in zip(observed, changes, strict=True)
             ]
-            likelihoods = [_likelihood(model, one, centre) for one in assumed]
+            likelihoods = [_likelihood(model, observation, centre) for observation in assumed]
             gain = GAIN if part == 1 else ON_THE_WAY
             centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
-        found = [_row_covariance_and_change(model, one, centre) for one in likelihoods]
-        covariances, changes = [one for one, _ in found], [one for _, one in found]
+        results = [_row_covariance_and_change(model, likelihood, centre) for likelihood in likelihoods]
+        covariances, changes = [covariance for covariance, _ in results], [change for _, change in results]
     return Settled(groups, covariances, changes, centre)
 
 
 def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
     """Pool each group of releases into one observation."""
-    return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
+    return [pool(group, covariance, sampling=sampling) for group, covariance in zip(groups, covariances, strict=True)]
 
 
 def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
@@ -160,7 +160,7 @@ def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
     A search can stick where weights make labels so certain that they hardly move.
     """
     mode = find_mode(problem, start, gain=gain)
-    if all(one.misfit(mode.centre) <= WORST_FIT for one in problem.observations):
+    if all(observation.misfit(mode.centre) <= WORST_FIT for observation in problem.observations):
         return mode
     again = find_mode(problem, np.zeros_like(start), gain=gain)
     first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
@@ -173,8 +173,8 @@ def approximate_problem(
     """Return the problem of pooled releases, with E[y u] of logistic regression in closed form, without rows."""
     near = model.parameters(centre[None]).weights[0]
 
-    def likelihood_of(one: Pooled, change: Floats | None) -> Likelihood:
-        observation = _observe(model, one, 1.0, change, len(pooled))
+    def likelihood_of(release: Pooled, change: Floats | None) -> Likelihood:
+        observation = _observe(model, release, 1.0, change, len(pooled))
         if model.moments.has_square:
             return LinearLikelihood(model.moments, observation)
         return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
@@ -201,18 +201,18 @@ def _final_likelihood(
 ) -> Likelihood:
     """Build the likelihood to sample from, with more synthetic rows if the error of the usual number would matter."""
     observation = _observe(model, pooled, power, change, observations)
-    found = _likelihood(model, observation, centre)
-    if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
+    likelihood = _likelihood(model, observation, centre)
+    if isinstance(likelihood, LogisticLikelihood) and likelihood.error_share() > LARGEST_ERROR:
         return _likelihood(model, observation, centre, rows=MORE_ROWS)
-    return found
+    return likelihood
 
 
 def _observe(
     model: RegressionModel, pooled: Pooled, power: float, change: Floats | None, observations: int
 ) -> TargetObservation:
     """Integrate the feature moments out, and allow for moved targets; `observations` share one λ."""
-    found = observe_targets(model.moments, pooled, model.feature_prior, power=power)
-    return found if change is None else allow_for_moved_targets(found, change, observations)
+    observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
+    return observation if change is None else allow_for_moved_targets(observation, change, observations)
 
 
 def _likelihood(
@@ -256,7 +256,10 @@ def _row_covariance_and_change(
 
 def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
     return Problem(
-        [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
+        [
+            Observation(likelihood.observation.observed, partial(_normals, model, likelihood))
+            for likelihood in likelihoods
+        ],
         model.flatten,
         model.unflatten,
         partial(_slopes, model, likelihoods),
@@ -279,7 +282,7 @@ def _slopes(
     parameters = model.parameters(coordinates)
     by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
     for likelihood in likelihoods:
-        found = likelihood.slopes(parameters, single=single)
-        by_weights += found[0]
-        by_variance += found[1]
+        slopes = likelihood.slopes(parameters, single=single)
+        by_weights += slopes[0]
+        by_variance += slopes[1]
     return np.asarray(model.pull_back(coordinates, by_weights, by_variance) - coordinates)

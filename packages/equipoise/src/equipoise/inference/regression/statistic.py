@@ -53,14 +53,14 @@ class MomentMap:
             """Return the index among (terms, 1, y) of a column of the layout, whose last is the target."""
             return constant if column is None else target if column == width else column
 
-        pairs = [tuple(sorted((factor(one.first), factor(one.second)))) for one in model.layout.entries]
-        place = {pair: k for k, pair in enumerate(pairs)}
+        pairs = [tuple(sorted((factor(entry.first), factor(entry.second)))) for entry in model.layout.entries]
+        position = {pair: k for k, pair in enumerate(pairs)}
         features = [pair for pair in pairs if pair[1] != target]
         targets = [(i, target) for i in range(width + 1)]
-        has_square = (target, target) in place
+        has_square = (target, target) in position
         if has_square:
             targets.append((target, target))
-        order = [place[pair] for pair in (*features, *targets)]
+        order = [position[pair] for pair in (*features, *targets)]
         levels = np.zeros(width, bool)
         levels[list(model.coding.level_terms)] = True
         return cls(np.array(features, np.intp).reshape(-1, 2), np.array(order, np.intp), levels, has_square)
@@ -84,13 +84,13 @@ class MomentMap:
     def places(self) -> NDArray[np.intp]:
         """The index of the feature moment at each element of E[u uᵀ]; `features` stands for 0, `features + 1` for 1."""
         size = self.width + 1
-        found = np.full((size, size), self.features, np.intp)
+        places = np.full((size, size), self.features, np.intp)
         for k, (i, j) in enumerate(self.feature_pairs):
-            found[i, j] = found[j, i] = k
+            places[i, j] = places[j, i] = k
         for i in np.flatnonzero(self.levels):
-            found[i, i] = found[i, size - 1]
-        found[-1, -1] = self.features + 1
-        return found
+            places[i, i] = places[i, size - 1]
+        places[-1, -1] = self.features + 1
+        return places
 
     @cached_property
     def pairs(self) -> NDArray[np.intp]:
