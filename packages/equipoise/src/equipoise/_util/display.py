@@ -62,7 +62,8 @@ class Chart:
                 y = top + pitch / 2 + 9 * (series.index(interval.series) - (len(series) - 1) / 2)
                 parts.append(
                     f'<line x1="{x(interval.low):.1f}" x2="{x(interval.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" '
-                    f'stroke="{colour}" stroke-width="2"/><circle cx="{x(interval.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+                    f'stroke="{colour}" stroke-width="2"/>'
+                    f'<circle cx="{x(interval.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
                 )
         legend = " &#160; ".join(
             f'<tspan fill="{colour}">●</tspan> {escape(name)}'
