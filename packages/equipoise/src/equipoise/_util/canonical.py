@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 MAX_DOCUMENT_BYTES = 4 * 2**20
 MAX_DEPTH = 32
-MAX_INTEGER = 2**53 - 1  # whole number that every reader of JSON understands
+# Every reader of JSON represents whole numbers up to this one exactly.
+MAX_INTEGER = 2**53 - 1
 # Of TOML, whose parser is slow, and takes time that grows with the square of a key's parts.
 MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS = 2 * 2**20, 100_000, 8
 
@@ -65,7 +66,8 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_
         )
     except StrictJSONError:
         raise
-    except ValueError as error:  # malformed JSON, or an integer of thousands of digits
+    except ValueError as error:
+        # The text is malformed JSON, or has an integer of thousands of digits.
         raise StrictJSONError(f"the document is not valid JSON: {error}") from error
 
 
@@ -97,9 +99,11 @@ def read_limited(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 def _is_deep(data: bytes) -> bool:
     """Return whether JSON is nested deeper than any of our documents, too deep perhaps for a later serialiser."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # as in most
+    # Most documents have so few brackets that they cannot be deep.
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    if b"\\" not in data:  # strings end at the next quote: most of it can be dropped at once, and pairs layer by layer
+    # Without backslashes, strings end at the next quote: drop most of the text, then pairs layer by layer.
+    if b"\\" not in data:
         bare = _STRING.sub(b"", data.translate(None, _NO_BRACKETS).replace(b'""', b""))
         for _ in range(MAX_DEPTH):
             bare = bare.replace(b"[]", b"").replace(b"{}", b"")
@@ -124,7 +128,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _finite_float(text: str) -> float:
     value = float(text)
-    if math.isinf(value):  # 1e999 is valid JSON, and infinity after reading it
+    # The literal 1e999 is valid JSON, and infinity after reading it.
+    if math.isinf(value):
         raise StrictJSONError(f"the number {text[:40]} is too large")
     return value
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-TURN = 2e-4  # seconds
+TURN = 2e-4  # seconds between switches of Python's threads
 
 
 def usable_cores() -> int:

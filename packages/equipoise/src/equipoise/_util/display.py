@@ -9,9 +9,11 @@ from textwrap import shorten
 
 from equipoise._util.text import cells_on_screen
 
-WIDTH, ROW, LABEL = 560, 22, 150  # of a chart, in pixels
-COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")  # told apart by everybody
-LONGEST = 22  # letters of a label
+# Sizes of a chart, in pixels.
+WIDTH, ROW, LABEL = 560, 22, 150
+# Everybody can tell these apart, colour-blind people included.
+COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")
+LONGEST = 22  # most letters of a label
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Table:
     chart: Chart | None = None
     notes: Sequence[str] = ()
     numeric_from: int = 1
-    codes: bool = False  # long digests, which may be broken anywhere
-    folded: bool = False  # to be opened by those who want it
+    codes: bool = False  # cells are long digests, which may be broken anywhere
+    folded: bool = False  # shown folded, to be opened on demand
 
     @property
     def narrow(self) -> bool:

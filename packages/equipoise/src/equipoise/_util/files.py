@@ -19,7 +19,8 @@ _writing: set[str] = set()  # names of partial files that this process has not f
 
 def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
     """Write a file that must not exist yet; after a crash the name holds all of the data or does not exist."""
-    with _partial_file(path, mode, os.link) as partial:  # unlike renaming, a link never replaces what is there
+    # Unlike renaming, making a link never replaces an existing file.
+    with _partial_file(path, mode, os.link) as partial:
         partial.write_bytes(data)
 
 
@@ -82,10 +83,12 @@ def _is_leftover(name: str, target: str) -> bool:
     if process == os.getpid():
         return name not in _writing
     try:
-        os.kill(process, 0)  # sends nothing, and fails if there is no such process
+        # Signal 0 sends nothing, and fails if there is no such process.
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it runs, as another user
+    except PermissionError:
+        # The process runs, as another user.
         return False
     return False
 

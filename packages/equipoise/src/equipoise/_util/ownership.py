@@ -55,7 +55,8 @@ def _is_own_group(group: int) -> bool:
 
     The name matters because a directory service may not list all members of a group.
     """
-    import grp  # which Windows has neither of
+    # Windows has neither module.
+    import grp
     import pwd
 
     try:
@@ -71,7 +72,8 @@ def _is_trusted(owner: int) -> bool:
 
 
 def _name_of(owner: int) -> str:
-    import pwd  # which Windows does not have
+    # Windows does not have this module.
+    import pwd
 
     try:
         return f"the user {pwd.getpwuid(owner).pw_name!r}"

@@ -11,16 +11,16 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 
 from equipoise._util.arrays import Floats
 
 LIMIT = 9.0
 STEP = 1 / 32
 GRID = np.arange(-LIMIT, LIMIT + STEP / 2, STEP)
-TABLES = 1_024  # that are kept
+TABLES = 1_024  # most tables to cache
 RATIO_STRETCH = 0.7  # ratios are tabulated over 0.7 asinh(x) in [−9, 9]
-SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
+SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # standard deviation of sinh(z)
 
 
 class LogOdds(NamedTuple):
@@ -99,7 +99,7 @@ def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
 @lru_cache(maxsize=TABLES)
 def _logit_beta(first: float, second: float) -> Tabulated:
     share, rest = _search_beta(GRID, first, second)
-    log_density = first * share + second * rest - scipy.special.betaln(first, second)  # of the logit
+    log_density = first * share + second * rest - scipy.special.betaln(first, second)  # density of the logit
     return Tabulated.of(share - rest, log_density)
 
 

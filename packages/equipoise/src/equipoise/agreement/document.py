@@ -26,7 +26,7 @@ from equipoise.models.section import Section
 # Format 1 has conjugate priors only. Since format 2 the standardised ones are the default; since format 3 a typical
 # range scales the noise unless a reach is stated.
 FORMAT = 3
-SURPLUS_RHO = 0.5  # of the surplus rule, unless another exponent is agreed (ADR 32)
+SURPLUS_RHO = 0.5  # default exponent of the surplus rule (ADR 32)
 
 
 class Agreement(Section):
@@ -163,7 +163,8 @@ class Agreement(Section):
         ('north', 'south')
         """
         try:
-            text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
+            # Windows editors like to add a byte-order mark.
+            text = read_limited(Path(path)).decode("utf-8-sig")
         except (OSError, ValueError) as error:
             raise AgreementError(
                 mixed_up(Path(path), "an agreement")
@@ -197,7 +198,8 @@ class Agreement(Section):
         """
         try:
             document = strict_toml(text)
-        except ValueError as error:  # also numbers of thousands of digits
+        except ValueError as error:
+            # This also refuses numbers of thousands of digits.
             raise AgreementError(
                 f"{name} is not an agreement in TOML: {error}; write an example with `equipoise agreement new linear`"
             ) from error
@@ -302,7 +304,8 @@ class Agreement(Section):
                 raise AgreementError(f"approx must be a pair (epsilon, delta), not {approx!r}")
             guarantee = Guarantee.from_approx(*approx, order=order)
         largest = self.privacy.max_epsilon
-        if largest < guarantee.epsilon <= largest * (1 + 1e-12):  # the other readings round on their way here
+        # Converting from the other readings may round up to just above the maximum.
+        if largest < guarantee.epsilon <= largest * (1 + 1e-12):
             guarantee = Guarantee(order=order, epsilon=largest)
         if guarantee.epsilon > largest:
             raise AgreementError(

@@ -26,7 +26,7 @@ _OWN_IS_WHOLE = (
 )
 
 TOLERANCE = 0.05
-MANY_ROWS = 2_000  # that a hospital's table may well not have
+MANY_ROWS = 2_000  # more than many tables have
 
 
 @dataclass(frozen=True)

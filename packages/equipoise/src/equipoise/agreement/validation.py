@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from equipoise.models import KINDS
 from equipoise.models.section import Section
 
-OPEN = "?"  # what a draft has in the place of an answer
+OPEN = "?"  # stands for an unanswered question in a draft
 
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",
@@ -111,7 +111,8 @@ def _wrong_length(kind: str, context: dict[str, Any]) -> str:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # an integer too long to print
+    except ValueError:
+        # The value is an integer too long to print.
         return "a very long number"
     return text if len(text) <= 60 else text[:57] + "..."
 

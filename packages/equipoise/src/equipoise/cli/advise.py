@@ -184,7 +184,8 @@ def _sentences(advice: Advice) -> list[str]:
     """Describe the knee, the effect of stronger and weaker privacy, and the assumptions."""
     lines = advice.choices
     sentences = [advice.verdict, *advice.remedies]
-    if len(lines) > 2 and advice.knee is None:  # two points have none
+    # Two points have no knee.
+    if len(lines) > 2 and advice.knee is None:
         sentences.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
     if advice.knee is not None:
         sentences.append(

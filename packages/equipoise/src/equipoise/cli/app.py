@@ -28,7 +28,7 @@ EPILOG = (
     "10 experiment, 11 service, 12 verification, 13 not repeatable, 130 interrupted."
 )
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # on the disk, or in what a user may have of it
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk is full, or the user's quota of it
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ def bounds(
     try:
         write_new_file(target, release.to_json(), mode=0o644)
     except OSError as error:
-        sys.stdout.write(release.to_json().decode())  # it is paid for
+        # The counts are paid for, so they must not be lost.
+        sys.stdout.write(release.to_json().decode())
         raise SubmissionError(f"cannot write {str(target)!r}: {error.strerror}; it is printed instead") from error
     if as_json:
         print_json({"output": str(target), **file_as_json(release), "columns": column})

@@ -47,7 +47,7 @@ LIBRARIES = {  # as installed: as imported, and who needs it
 }
 NOISE_SCALE, NOISE_DRAWS = 1_000.0, 4_000
 LOW_DISK, LOW_MEMORY = 2**30, 2 * 2**30
-RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # no right clock shows an earlier date
+RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier date is wrong
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,12 @@ def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
         module, needed_by = LIBRARIES[name]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # what a library will change is not what is wrong here
+                # Announced changes of a library are not a fault of this installation.
+                warnings.simplefilter("ignore", FutureWarning)
                 importlib.import_module(module)
             versions.append(f"{name} {importlib.metadata.version(name)}")
-        except Exception as error:  # a broken wheel raises what it likes
+        except Exception as error:
+            # A broken wheel can raise any exception.
             broken.append(f"{name} (for {needed_by}): {error}")
     if broken:
         return Check(

@@ -112,7 +112,8 @@ def compare(
             other_rows=other_rows,
         )
     if output is not None:
-        from equipoise.report.home import write_comparison  # loads Matplotlib
+        # Imported here because it loads Matplotlib.
+        from equipoise.report.home import write_comparison
 
         write_comparison(
             output, comparison.party, comparison.losses, comparison.summary(), comparison.verdict, comparison.best

@@ -18,19 +18,23 @@ from typing import Any
 from equipoise._util.text import paragraph
 
 INTERRUPTED = 130
-SHOW_CURSOR = "\x1b[?25h"  # which a progress bar hides
+SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides the cursor
 
 
 @contextmanager
 def ending_at_once(said: str = "") -> Iterator[None]:
     """On Ctrl-C, print a message, then end this process and its worker processes."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # which alone may ask for signals
-    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as with nohup
+    # Only the main thread may ask for signals.
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    # Somebody else handles the signal, or ignores it, as nohup does.
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     text = paragraph(f"Interrupted. {said}".strip()) + "\n"
-    waiting, told = socket.socketpair()  # Windows has no pipes for this
-    with told:  # the thread ends when it closes
+    # Windows cannot use pipes as wake-up descriptors.
+    waiting, told = socket.socketpair()
+    # Closing this end makes the thread end.
+    with told:
         told.setblocking(False)
         threading.Thread(target=_wait, args=(waiting, text), name="interrupt", daemon=True).start()
         before = signal.set_wakeup_fd(told.fileno())
@@ -48,7 +52,8 @@ def _wait(waiting: socket.socket, text: str) -> None:
         while number := waiting.recv(1):
             if number[0] == signal.SIGINT:
                 try:
-                    with suppress(OSError):  # nobody may be listening
+                    # Nobody may be reading standard error.
+                    with suppress(OSError):
                         os.write(2, (f"\n{SHOW_CURSOR}{text}" if os.isatty(2) else text).encode())
                     _kill_workers()
                 finally:
@@ -60,7 +65,8 @@ def _kill_workers() -> None:
     loky: Any = sys.modules.get("joblib.externals.loky.reusable_executor")
     executor = loky and loky._executor
     for process in list(((executor and executor._processes) or {}).values()):
-        with suppress(OSError):  # it has ended
+        # The process may have ended.
+        with suppress(OSError):
             os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
 

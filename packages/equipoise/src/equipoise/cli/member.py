@@ -71,7 +71,8 @@ def join(
 
     Example: equipoise join https://consortium.example --party north
     """
-    if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
+    # Everybody on the machine can see a one-time link on a command line.
+    if place == "-":
         place = sys.stdin.readline().strip()
         if not place:
             raise ServiceError("no address came from standard input; pipe the service's address or one-time link in")
@@ -160,7 +161,8 @@ def submit(
         progress = reading.enter_context(reading_progress(f"Reading {name}", quiet=as_json))
 
         def confirm(plan: Plan) -> bool:
-            reading.close()  # or the progress bar would draw over the question
+            # The progress bar would draw over the question.
+            reading.close()
             return confirmed(plan, yes=yes)
 
         shared: dict[str, Any] = {

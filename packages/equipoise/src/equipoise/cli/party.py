@@ -102,7 +102,8 @@ def release(
         progress = reading.enter_context(reading_progress(f"Reading {table.name}", quiet=as_json))
 
         def confirm(plan: Plan) -> bool:
-            reading.close()  # or the progress bar would draw over the question
+            # The progress bar would draw over the question.
+            reading.close()
             return confirmed(plan, yes=yes)
 
         if dry_run:

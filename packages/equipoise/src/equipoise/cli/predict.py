@@ -99,7 +99,7 @@ def _load(path: Path, party: str | None) -> Reward:
 
 
 Source = Path | CsvFile
-OUTPUT = ("prediction", "lower", "upper")  # and the probability of a label
+OUTPUT = ("prediction", "lower", "upper")  # besides the probability of a label
 OBSERVATIONS = 100  # simulated for each draw of a model without features
 
 
@@ -281,7 +281,8 @@ def _summary(results: Found) -> dict[str, list[Any]]:
     target = reward.agreement.model.target
     if not (reward.n_features_in_ or isinstance(target, LabelColumn | CategoryColumn)):
         new = reward.sample_predictions(size=OBSERVATIONS)
-        between = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
+        # This method keeps quantiles of counts whole.
+        between = np.quantile(new, tails, method="inverted_cdf").tolist()
         add(f"a new {target.name}", float(new.mean()), *between)
     for name, values in reward.agreement.model.own_units(reward.posterior.draws).items():
         add(name, float(values.mean()), *np.quantile(values, tails).tolist())

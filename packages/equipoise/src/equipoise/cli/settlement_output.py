@@ -50,7 +50,8 @@ def _bounds(settlement: Settlement) -> list[str]:
         f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
         f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
     ]
-    if settlement.shapley_repair > 1:  # by a version up to 0.6
+    # Versions up to 0.6 repaired negative Shapley values.
+    if settlement.shapley_repair > 1:
         bounds.append(
             "a negative Shapley value was repaired: contributions to nobody count "
             f"{settlement.shapley_repair:.2f} times as much"

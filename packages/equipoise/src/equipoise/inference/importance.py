@@ -24,24 +24,24 @@ from equipoise.inference.mode import STEP, Mode, Problem
 
 # Degrees of freedom of the t distributions: few where tails are long, more where points are wasted on tails.
 DEGREES = (3.0, 8.0)
-WIDENING = 1.2  # of the first one, around the mode
-FROM_PRIOR = 0.1  # of the first points
+WIDENING = 1.2  # of the first distribution, around the mode
+FROM_PRIOR = 0.1  # share of the first points that come from the prior
 FIRST_TRIAL = 2_048  # points
-AT_ONCE = 2_048  # points that are weighed together
+AT_ONCE = 2_048  # points that are weighted together
 TRIAL = 4_096
 TRIALS = 15
-REFITS = 8  # of the mixture to all points, while the tail of their weights is heavy
-EVEN = 0.25  # effective share of a trial's points, from which on no further trial is made
-FULL = 0.5  # effective share, below which more points are drawn: they cost less than trials do
-MOST_MORE = 2.0  # times the points asked for
-LIGHT = 0.4  # shape of a trial's tail, which leaves some room for a larger sample's
-PATIENCE = 4  # trials that make weights hardly more even, after which no further one is made
-BETTER = 1.1  # times the effective share, by which one does
+REFITS = 8  # most refits of the mixture to all points, while the tail of their weights is heavy
+EVEN = 0.25  # effective share of a trial's points that ends the trials
+FULL = 0.5  # effective share below which more points are drawn, because they cost less than trials do
+MOST_MORE = 2.0  # most points, as a multiple of the number asked for
+LIGHT = 0.4  # shape of a trial's tail that leaves some room for a larger sample's
+PATIENCE = 4  # trials without a clear improvement after which no further one is made
+BETTER = 1.1  # factor of the effective share that counts as a clear improvement
 COMPONENTS = 12
-POINTS_PER_COORDINATE = 20  # effective ones, that parts are fitted to
+POINTS_PER_COORDINATE = 20  # effective points that components are fitted to
 HALVINGS = 10
-SPREAD = 2.5  # standard deviations between their first centres and the mode
-SMALLEST_SHARE = 0.01  # of a component that is kept
+SPREAD = 2.5  # standard deviations between the first centres and the mode
+SMALLEST_SHARE = 0.01  # smallest share of a component that is kept
 
 
 class Proposal(NamedTuple):
@@ -281,7 +281,8 @@ def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number
 def _fit(trial: Trial) -> Mixture:
     """Move all parts but the prior to the weighted points, by one step of expectation–maximisation."""
     mixture = trial.mixture
-    usable = trial.weighted.weights > 0  # others may be too far off to be flattened
+    # Points without weight may be too far off to be flattened.
+    usable = trial.weighted.weights > 0
     points, weights, log_parts = (
         Points(*(array[usable] for array in trial.points)),
         trial.weighted.weights[usable],
@@ -315,7 +316,8 @@ def _fit(trial: Trial) -> Mixture:
         if np.isfinite(root).all() and np.all(np.diagonal(root) > 0):
             parts.append(part._replace(centre=middle, root=root))
             shares.append(share)
-    if not parts:  # hardly any weight is where the mixture is
+    # Hardly any weight is near the mixture, so that nothing can be fitted.
+    if not parts:
         return mixture
     of_prior = max(FROM_PRIOR, float(responsible[-1].sum()))
     total = np.array([*shares, of_prior])
@@ -388,15 +390,18 @@ def smooth(log_weights: Floats) -> tuple[Floats, float]:
     if not math.isfinite(cutoff) or tail < 5 or top - cutoff < 1e-9:
         return log_weights, 0.0 if math.isfinite(cutoff) else math.inf
     exceedances = np.exp(log_weights[largest] - top) - math.exp(cutoff - top)
-    if np.count_nonzero(exceedances) < tail - tail // 5:  # equal weights, of which a few stand out
+    # Most weights are equal, and a few stand out.
+    if np.count_nonzero(exceedances) < tail - tail // 5:
         return log_weights, math.inf
-    with np.errstate(all="ignore"):  # weights that differ by hundreds of orders of magnitude have no shape
+    # Weights that differ by hundreds of orders of magnitude have no shape.
+    with np.errstate(all="ignore"):
         shape, scale = _pareto(exceedances)
     if not (math.isfinite(shape) and math.isfinite(scale)):
         return log_weights, math.inf
     levels = (np.arange(tail) + 0.5) / tail
     steps = -np.log1p(-levels)
-    with np.errstate(over="ignore"):  # the largest weight limits all others
+    # The largest weight limits all others.
+    with np.errstate(over="ignore"):
         quantiles = scale * (np.expm1(shape * steps) / shape if abs(shape) > 1e-12 else steps)
     smoothed = log_weights.copy()
     smoothed[largest] = np.minimum(np.log(quantiles + math.exp(cutoff - top)), 0.0) + top

@@ -449,7 +449,8 @@ def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int
         check_whole("seed", seed, 0)
     check_whole("draws", draws, 1)
     if chains is not None:
-        check_whole("chains", chains, 4)  # fewer cannot be compared with each other
+        # R̂ needs at least four chains to compare.
+        check_whole("chains", chains, 4)
 
 
 def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[UnitNoise]) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_EIGENVALUE = 1e-14  # of a matrix of correlations that is factorised
-FEW_TO_SEARCH = 64  # matrices
-SMALLEST_PIVOT = 1e-12  # of one that is not taken for singular
-HUGE = 1e100  # deviations of the observation, at which it is impossible
+SMALLEST_EIGENVALUE = 1e-14  # of correlation matrices that are factorised
+FEW_TO_SEARCH = 64  # most matrices that are checked one by one
+SMALLEST_PIVOT = 1e-12  # matrices with a smaller one count as singular
+HUGE = 1e100  # an observation this many deviations away is impossible
 
 
 class Normals(NamedTuple):

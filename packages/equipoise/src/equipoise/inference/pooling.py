@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_SHARE = 1e-12  # of the largest eigenvalue, of one row's covariance
-SPECK = 1e-9  # of variance for each row, of sums that are taken as exact
+SMALLEST_SHARE = 1e-12  # of one row's covariance, as a share of its largest eigenvalue
+SPECK = 1e-9  # variance for each row, added to sums that are taken as exact
 # Of an entry, in scaled units, where releases are added up. Columns that fill their range have up to 0.25; less favours
 # releases of little noise, and loses less of what all of them tell (docs/maths.md §8).
 VARIANCE_OF_A_ROW = 0.03
-MOST_INVERTED = 8  # covariances of releases, each by itself
+MOST_INVERTED = 8  # most covariances of releases that are inverted one by one
 
 
 class ReleasedSums(NamedTuple):

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
@@ -28,11 +28,11 @@ from equipoise.models.layout import Layout, ScaledColumn
 from equipoise.models.section import Section
 
 Draws = Mapping[str, Floats]
-Likelihood = Callable[[Draws], Floats]  # log probability of some rows, all together, at every draw
+Likelihood = Callable[[Draws], Floats]  # log probability of some rows together, at every draw
 
 MAX_SHOWN = 8  # columns or parameters, in a sentence
-PRIOR_DRAWS = 20_000  # for two figures of a quantile
-LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
+PRIOR_DRAWS = 20_000  # enough for two digits of a quantile
+LARGEST = 1e100  # largest parameter, so that sums and squares stay finite
 
 BOUNDS_COMMENT = """\
 # Public bounds. Choose them from common knowledge, NEVER from the data: values outside are moved to them, and
@@ -85,7 +85,7 @@ class Rows:
 
     features: Floats | None
     target: Floats
-    unit: float  # of the target, in its own units, for one unit of `target`
+    unit: float  # own units of the target in one unit of `target`
     model: "Model"
 
 
@@ -93,12 +93,13 @@ class Model(Section, ABC):
     """The `[model]` section of an agreement, and everything that follows from it without a sampler."""
 
     estimator_type: ClassVar[Literal["regressor", "classifier", "density_estimator"]] = "density_estimator"
-    score_name: ClassVar[str] = ""  # what `Reward.score` measures, where there are features
-    odds_ratios: ClassVar[bool] = False  # whether weights are log odds, which people read as ratios
-    errors_are_shares: ClassVar[bool] = False  # whether `expected_error` is a share of rows
+    score_name: ClassVar[str] = ""  # name of the score that `Reward.score` returns, if there are features
+    odds_ratios: ClassVar[bool] = False  # True if weights are log odds, which people read as ratios
+    errors_are_shares: ClassVar[bool] = False  # True if `expected_error` is a share of rows
     template: ClassVar[Template]
 
-    if TYPE_CHECKING:  # fields of the subclasses, whose order in a file is theirs
+    # Subclasses declare these fields, because the order in a file is theirs.
+    if TYPE_CHECKING:
 
         @property
         def kind(self) -> str:

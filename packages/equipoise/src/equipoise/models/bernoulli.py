@@ -75,7 +75,8 @@ negative = 1.0
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         probability = draws["probability"]
-        with np.errstate(divide="ignore"):  # a draw may rule a label out
+        # A draw may give a label the probability 0.
+        with np.errstate(divide="ignore"):
             return np.where(target == 1, np.log(probability), np.log1p(-probability))
 
     @property

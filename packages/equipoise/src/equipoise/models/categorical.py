@@ -95,16 +95,19 @@ concentration = 1.0
         return {"probabilities": rng.dirichlet(np.broadcast_to(stated, categories), number)}
 
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]  # the last gets what is left
+        # The last category gets the rest.
+        below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]
         chosen = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)
         return np.asarray(np.take(self.target.categories, chosen))
 
     def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        below = np.cumsum(truth["probabilities"][0])[:-1]  # the last category gets what is left
+        # The last category gets the rest.
+        below = np.cumsum(truth["probabilities"][0])[:-1]
         return Rows(None, np.sum(rng.uniform(size=(number, 1)) >= below, axis=1).astype(float), 1.0, self)
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
-        with np.errstate(divide="ignore"):  # a draw may rule a label out
+        # A draw may give a category the probability 0.
+        with np.errstate(divide="ignore"):
             return np.asarray(np.log(draws["probabilities"]).T[target[:, 0].astype(int)])
 
     @property

@@ -19,13 +19,15 @@ MISSING_IN_AGREEMENT = 'for a feature, agree on missing = "indicator", or on mis
 def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
     """Return cells as a grid column codes them: numbers or label indices, NaN for allowed gaps, −1 for other values."""
     name, array = column.name, decoded(array)
-    if isinstance(column, ScaledColumn) and column.plain:  # whoever adds up its values sees which are not finite
+    # Values that are not finite are refused later, when they are summed.
+    if isinstance(column, ScaledColumn) and column.plain:
         _refuse_missing(name, array, first_row)
         return number_values(name, array)
     gaps = gaps_of(array)
     if gaps.any() and not column.takes_missing:
         _raise_missing(name, first_row + int(np.flatnonzero(gaps)[0]))
-    if gaps.all():  # then the column may be of any type
+    # An empty column may have any type.
+    if gaps.all():
         return np.full(len(array), np.nan)
     if not isinstance(column, CodedColumn):
         since = column.since if isinstance(column, ScaledColumn) else None
@@ -96,7 +98,8 @@ def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
 
 def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
     """Return the message for a cell that holds none of the agreed labels."""
-    if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has
+    # Numbers are read as floats, whatever the type in the table.
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     return (
         f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
@@ -171,7 +174,8 @@ def decoded(array: Any) -> "pa.Array[Any]":
     plain: pa.Array[Any] = array
     if pa.types.is_dictionary(array.type):
         plain = decoded(array.dictionary).take(array.indices)
-    elif pa.types.is_string_view(array.type):  # which Arrow cannot gather yet
+    elif pa.types.is_string_view(array.type):
+        # Arrow cannot gather views yet.
         plain = array.cast(pa.string())
     return plain
 

@@ -30,8 +30,8 @@ from equipoise.models.layout import TRANSFORMS
 from equipoise.models.section import Finite, Section
 
 MAX_CATEGORIES = 2_000
-MAX_LEVELS = 50  # of a feature: each is a column of its own
-MIN_TYPICAL = 0.001  # of the width of the bounds
+MAX_LEVELS = 50  # most levels of a feature; each is a column of its own
+MIN_TYPICAL = 0.001  # least width of a typical range, as a share of the bounds' width
 
 # Spreadsheets take a cell that begins with one of these for a formula (the last four are the full-width forms), some of
 # them after blanks. A reader that separates columns by semicolons or tabs also begins a cell after one of these, which
@@ -131,7 +131,8 @@ class RegressionColumn(NumberColumn):
         if not stated:
             return document
         if not all(is_range(ends) for ends in stated):
-            return {**document, "bounds": [-1.0, 1.0]}  # the mistake is in the other range, and said there
+            # The other range is wrong, and its own check reports that.
+            return {**document, "bounds": [-1.0, 1.0]}
         return {**document, "bounds": list(_hull(stated))}
 
     @property

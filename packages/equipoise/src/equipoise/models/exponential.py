@@ -46,7 +46,8 @@ shape = 1.0
         return np.asarray(rng.exponential(1 / rate, size))
 
     def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
-        scaled_values(self.target_column, numbers)  # for its message
+        # Called for its refusal of values that are not finite.
+        scaled_values(self.target_column, numbers)
         refuse_impossible(numbers, numbers < 0, "0 or more")
         return numbers, 1.0
 

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 
 from equipoise._util.text import short
 from equipoise.errors import GuaranteeError
@@ -46,7 +46,7 @@ MIN_SENSITIVITY_STEPS = 2**32
 MAX_STATISTIC_LENGTH = 2**15
 LATTICE_GAP = 0.07 * MAX_STATISTIC_LENGTH * 2 / MIN_SENSITIVITY_STEPS**2
 DEFAULT_DELTA = 1e-6
-LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search in ordinary numbers
+LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search finite
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class Guarantee:
         if not (math.isfinite(zcdp) and zcdp > 0):
             raise GuaranteeError(f"zCDP rho must be a positive number, not {zcdp!r}")
         guarantee = cls(order=order, epsilon=order * zcdp)
-        while guarantee.zcdp > zcdp:  # rounding must not give away more than was asked for
+        # Rounding must not give away more privacy than the caller asked for.
+        while guarantee.zcdp > zcdp:
             guarantee = cls(order=order, epsilon=math.nextafter(guarantee.epsilon, 0.0))
         return guarantee
 
@@ -188,7 +189,8 @@ def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
     ceiling = _epsilon_by_zcdp(zcdp, delta)
     safe = _epsilon_of_least_delta(zcdp)
     if delta_of(safe, zcdp) > delta:
-        return ceiling  # so little privacy is left that the gap exceeds δ: the general bound still holds
+        # So little privacy is left that the gap exceeds δ; the general bound still holds.
+        return ceiling
     return min(ceiling, _bisect(lambda epsilon: delta_of(epsilon, zcdp) <= delta, safe, 0.0))
 
 
@@ -233,9 +235,11 @@ def _epsilon_of_least_delta(zcdp: float) -> float:
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:
     """Return the bound from zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
 
-    def at(excess: float) -> float:  # α − 1, so that orders next to 1 do not round to it
+    # `excess` is α − 1, so that orders close to 1 do not round to 1.
+    def at(excess: float) -> float:
         rest = math.log(excess) - math.log1p(excess) - math.log1p(excess) / excess
-        return zcdp * (1 + excess) - math.log(delta) / excess + rest  # Canonne, Kamath & Steinke 2020, Proposition 12
+        # Canonne, Kamath & Steinke 2020, Proposition 12.
+        return zcdp * (1 + excess) - math.log(delta) / excess + rest
 
     near_best = math.sqrt(-math.log(delta) / zcdp)
     return max(0.0, min(at(near_best * 1.05**step) for step in range(-40, 41)))

@@ -24,7 +24,7 @@ from equipoise.models.guarantee import Guarantee
 
 GRID = 2**16  # grid steps per unit of a scaled column
 UNIT = GRID * GRID  # steps per unit of an unweighted entry
-LARGEST_NOISE = 2.0**58  # steps, of a standard deviation: sixteen fit beside the sums
+LARGEST_NOISE = 2.0**58  # most grid steps of a standard deviation: sixteen of them fit beside the sums
 BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 7 % at most
 
 
@@ -107,7 +107,8 @@ class ScaledColumn:
             cells = np.where(np.isnan(cells), self.fill, cells)
         if self.transform is not None:
             cells = TRANSFORMS[self.transform](np.clip(cells, *(self.valid or (self.lower, self.upper))))
-        with np.errstate(over="ignore"):  # a huge value is clipped like any other
+        # A huge value is clipped like any other.
+        with np.errstate(over="ignore"):
             values = (cells - self.middle) / self.half_width
         return np.where(np.isnan(cells), 0.0, values) if self.gaps_marked else np.asarray(values)
 

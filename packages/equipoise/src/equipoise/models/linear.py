@@ -42,7 +42,7 @@ from equipoise.models.regression import (
 )
 from equipoise.models.section import Finite, Positive, Section
 
-BIAS_PRECISION = 0.1  # unless agreed otherwise
+BIAS_PRECISION = 0.1  # default precision of the bias
 _STREAM = 0xE90
 
 

@@ -27,7 +27,8 @@ from equipoise.models.regression import (
 )
 from equipoise.models.section import Positive, Section
 
-_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)  # deviations that effects are within, two times out of three
+# Two thirds of the effects are within this many standard deviations.
+_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)
 
 
 class StandardisedLogOdds(Section):

@@ -12,7 +12,7 @@ from equipoise.models.columns import CountColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible
 
-LARGEST_COUNT = 2.0**62  # that NumPy simulates
+LARGEST_COUNT = 2.0**62  # largest rate that NumPy simulates
 
 
 class PoissonModel(RateModel):
@@ -52,7 +52,8 @@ shape = 1.0
         return np.asarray(rng.poisson(rate, size))
 
     def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
-        scaled_values(self.target_column, numbers)  # for its message
+        # Called for its refusal of values that are not finite.
+        scaled_values(self.target_column, numbers)
         refuse_impossible(numbers, (numbers < 0) | (numbers != np.floor(numbers)), "a count of 0 or more")
         return numbers, 1.0
 

@@ -46,22 +46,22 @@ from equipoise.models.columns import Column, Feature, NumberFeature, RegressionC
 from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, ScaledColumn, ceil_sqrt
 from equipoise.models.section import Positive, Section
 
-MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
-TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
-LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
-LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
-SMALLEST_BALL = 0.25  # radius, which would hide nearly all of a number
-BALL_HOLDS = 0.975  # of typical rows
-WORTH_A_BALL = 0.8  # of the noise
-MOVED_DEVIATION = 0.75  # of a normal column, most of which is moved to ±1
-SMALLEST_DEVIATION = 1e-12  # that has a logarithm
+MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, as `guarantee.LATTICE_GAP` requires
+TYPICAL_DEVIATION = 0.25  # default of a column's standard deviation, in half-widths of its bounds
+LEVEL_DEVIATION = 0.4  # of a 0/1 term: the value for a share of one fifth or four fifths
+LARGEST_DEVIATION = 1.0  # of a column scaled to [−1, 1]
+SMALLEST_BALL = 0.25  # smaller radii would hide nearly all of a number
+BALL_HOLDS = 0.975  # share of typical rows within a suggested ball
+WORTH_A_BALL = 0.8  # suggest a ball only if noise falls below this share
+MOVED_DEVIATION = 0.75  # of a column whose values are mostly moved to ±1
+SMALLEST_DEVIATION = 1e-12  # keeps logarithms finite
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
 LEVELS = (
     "A level's effect against the reference is believed to be as large as that of two and a half standard deviations "
     "of a number, and nothing much is believed of how frequent levels are."
 )
-WIDE = 3  # times the typical range, where a reach is worth a word
+WIDE = 3  # caution if a reach is wider than this many typical ranges
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
 
@@ -116,7 +116,8 @@ class Regression(Model):
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=MAX_FEATURES)]
     norm_bound: Positive | None = None
 
-    if TYPE_CHECKING:  # a field of the subclasses
+    # Subclasses declare this field.
+    if TYPE_CHECKING:
 
         @property
         def data_prior(self) -> Section:
@@ -154,7 +155,8 @@ class Regression(Model):
             raise ValueError(
                 f"the features have {len(coding.terms)} columns once coded; at most {MAX_FEATURES} are allowed"
             )
-        twice = first_repeat([feature.name for feature in self.features])  # which the agreement refuses
+        # The agreement refuses repeated column names itself.
+        twice = first_repeat([feature.name for feature in self.features])
         if twice is None and (repeated := first_repeat([term.name for term in coding.terms])):
             raise ValueError(f"two columns are called {repeated!r} once coded; rename one")
         if coding.only_numbers:

@@ -63,7 +63,8 @@ class Chain:
                 entry = _verified(line, len(entries), entries[-1]["hash"] if entries else _FIRST)
             except _BrokenEntryError as error:
                 if last and not line.endswith(b"\n") and _is_cut_short(line):
-                    break  # torn while being written: fsync never returned, so nothing was released on it
+                    # The line was torn while being written: fsync never returned, so nothing was released on it.
+                    break
                 if not entries:
                     raise LedgerError(
                         mixed_up(self.path, "a ledger")
@@ -98,7 +99,8 @@ class Chain:
             try:
                 os.lseek(handle, max(end - 1, 0), os.SEEK_SET)
                 if end and os.read(handle, 1) != b"\n":
-                    line = b"\n" + line  # a whole entry whose newline was lost
+                    # The last entry is whole, but its newline was lost.
+                    line = b"\n" + line
                 os.ftruncate(handle, end)
                 write_all(handle, line)
                 os.fsync(handle)
@@ -136,7 +138,8 @@ def _is_cut_short(line: bytes) -> bool:
     """Return whether a line is just the start of an entry, as a crash leaves it; some file systems pad with zeros."""
     written = line.rstrip(b"\0")
     if not any(written.startswith(start[: len(written)]) for start in _BEGINNINGS):
-        return False  # somebody's other file: not ours to overwrite
+        # The file is somebody else's, and not ours to overwrite.
+        return False
     try:
         json.JSONDecoder().raw_decode(written.decode("ascii", errors="replace"))
     except (ValueError, RecursionError):

@@ -26,8 +26,8 @@ class Spend:
     zcdp: float
     count: int
     finished: bool
-    cohort: str = ""  # whom it is about; everybody, unless named
-    unit: Unit = ONE_ROW  # what it protects
+    cohort: str = ""  # part of the individuals it is about; empty for everybody
+    unit: Unit = ONE_ROW  # unit that it protects
 
     def matches(self, submission: Submission) -> bool:
         """Return whether a submission states what was paid for."""

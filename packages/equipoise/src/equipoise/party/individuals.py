@@ -52,7 +52,7 @@ class RowsOfIndividuals:
         self.agreed = agreed
         self._places: dict[Any, int] = {}
         self._rows = np.zeros(0, np.int64)
-        self._kind: str | None = None  # of values that name somebody, which must be the same in all batches
+        self._kind: str | None = None  # kind of the owners' values, the same in all batches
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -148,12 +148,14 @@ class RowsOfIndividuals:
             )
         if len(owners):
             self._refuse_other_kind(owners.type, first_row)
-        if is_text(owners.type):  # in bytes, which need not be text: it would be an error that shows them
+        # Text is compared as bytes, because invalid UTF-8 would raise an error that shows it.
+        if is_text(owners.type):
             owners = decoded(owners).cast(pa.large_binary())
         encoded = owners.dictionary_encode()
         names: list[Any] = encoded.dictionary.to_pylist()
         indices = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
-        whose, positions = np.unique(indices, return_inverse=True)  # 0.0 and -0.0 are one
+        # Equal owners may have several codes, such as 0.0 and -0.0.
+        whose, positions = np.unique(indices, return_inverse=True)
         within = positions[np.asarray(encoded.indices, np.int64)]
         self._rows = _grown(self._rows, len(self._places), 0)
         self._rows[whose] += np.bincount(within, minlength=len(whose))
@@ -262,7 +264,8 @@ def _cells(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats
     """Return the cells of a column, which may still be missing here."""
     if isinstance(column, CodedColumn):
         return cells_of(replace(column, missing=0.0), array, first_row)
-    assert isinstance(column, ScaledColumn)  # a number comes before the indicator of its gaps
+    # The first grid column of a number is the number itself, not the indicator of its gaps.
+    assert isinstance(column, ScaledColumn)
     cells = cells_of(replace(column, gaps_marked=True), array, first_row)
     if column.whole:
         refuse_fractions(column.name, np.where(np.isnan(cells), 0.0, cells), first_row, column.whole_for)
@@ -279,7 +282,8 @@ class _Present:
     def add(self, places: Places, cells: Floats, individuals: int) -> None:
         self._values = _grown(self._values, individuals, np.nan)
         chosen = ~np.isnan(cells) if self._last else ~np.isnan(cells) & np.isnan(self._values[places])
-        step = 1 if self._last else -1  # the last assignment to a place counts
+        # Of several assignments to an index, NumPy keeps the last.
+        step = 1 if self._last else -1
         self._values[places[chosen][::step]] = cells[chosen][::step]
 
     def cells(self, individuals: int) -> Floats:
@@ -298,7 +302,8 @@ class _Mean:
         self._numbers = _grown(self._numbers, individuals, 0)
         present = ~np.isnan(cells)
         with np.errstate(over="ignore"):
-            np.add.at(self._sums, places[present], cells[present])  # one by one, in order
+            # `np.add.at` adds one value after another, in order.
+            np.add.at(self._sums, places[present], cells[present])
         np.add.at(self._numbers, places[present], 1)
 
     def cells(self, individuals: int) -> Floats:
@@ -311,7 +316,7 @@ class _MostFrequent:
 
     def __init__(self, levels: int) -> None:
         self._levels = levels
-        self._counts: Counter[int] = Counter()  # of individuals' levels, as individual × (levels + 1) + level
+        self._counts: Counter[int] = Counter()  # individuals' levels, encoded as individual × (levels + 1) + level
 
     def add(self, places: Places, cells: Floats, individuals: int) -> None:  # noqa: ARG002
         present = ~np.isnan(cells)
@@ -323,7 +328,8 @@ class _MostFrequent:
         keys = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
         counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
         places, levels = np.divmod(keys, self._levels + 1)
-        order = np.lexsort((-levels, counts))  # of one individual, what counts comes last
+        # Each individual's most frequent level comes last, and so is kept.
+        order = np.lexsort((-levels, counts))
         chosen = np.full(individuals, np.nan)
         chosen[places[order]] = np.where(levels == self._levels, -1, levels)[order]
         return chosen

@@ -38,9 +38,10 @@ from equipoise.party.history import Domains, History
 from equipoise.party.units import LARGEST_ROWS_PER_INDIVIDUAL, ONE_ROW, Unit
 from equipoise.protocol.submission import Submission
 
-ROUNDING = 1 + 1e-12  # so that ten tenths make one
-MAX_COHORT = 200  # characters
-ADD_OR_REMOVE = 4  # times the zCDP of adding or removing a row is that of replacing one: two steps, and ρ grows as k²
+ROUNDING = 1 + 1e-12  # tolerance, so that ten spends of a tenth make one
+MAX_COHORT = 200  # most characters of a name
+# Factor from the zCDP of adding or removing a row to that of replacing one: two steps, and ρ grows as k².
+ADD_OR_REMOVE = 4
 
 
 class Ledger:
@@ -68,7 +69,8 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         try:
-            self.path = Path(path).resolve()  # one lock for one file, by whatever link it is reached
+            # Links to a file lead to the same lock.
+            self.path = Path(path).resolve()
         except (OSError, ValueError) as error:
             raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
         self._chain = Chain(self.path)
@@ -451,7 +453,8 @@ def domains_of(agreement: Agreement) -> Domains:
             key: getattr(column, key, None) for key in ("transform", "missing", "fill", "scores", "other", "since")
         }
         stated = [f"{key} = {value}" for key, value in coding.items() if value not in (None, False, "refuse")]
-        domains[column.name] += stated  # what cells are made of, which is public too
+        # The coding of cells is public too.
+        domains[column.name] += stated
     if agreement.individuals is not None:
         whose = agreement.individuals
         made_one = [] if whose.aggregate is None else [f"aggregate = {whose.aggregate}"]

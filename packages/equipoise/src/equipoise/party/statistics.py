@@ -31,7 +31,7 @@ Integers = npt.NDArray[np.int64]
 Progress = Callable[[float | None, int], None]
 
 MAX_EXACT_ROWS = 2**20  # rows of products of size 2³² that float64 adds exactly
-CLIPPED_IS_MANY = 0.2  # of a column's values
+CLIPPED_IS_MANY = 0.2  # share of a column's values
 _BLOCK_CELLS = 2**17  # a megabyte: a block stays in cache through every pass over it
 _TILE_CELLS = 2**9
 _LOOKED_AT = 2**13
@@ -45,7 +45,7 @@ class ExactStatistic:
     count: int
     clipped: dict[str, float]
     ignored_columns: tuple[str, ...]
-    individuals: dict[int, int]  # who had so many rows, where it is agreed whose they are
+    individuals: dict[int, int]  # number of individuals by their number of rows, if the agreement names owners
 
 
 def exact_statistic(

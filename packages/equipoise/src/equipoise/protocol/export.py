@@ -18,12 +18,12 @@ from equipoise.protocol.keys import public_hex, verify
 
 FORMAT = "equipoise-export"
 VERSION = 2
-VERSIONS = (1, VERSION)  # 1, of versions up to 0.7, has the whole log
+VERSIONS = (1, VERSION)  # version 1, written up to 0.7, has the whole log
 MANIFEST, AGREEMENT, SETTLEMENT = "manifest.json", "agreement.json", "settlement.json"
 EVENTS, ANSWERS = "events.jsonl", "answers.jsonl"
-NOISE = "noise.secret"  # of rewards made by noise: without it nobody could settle again
-PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # one file of each party
-MAX_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+NOISE = "noise.secret"  # only in rounds with added noise, which nobody could settle again without it
+PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # folders with a file for each party
+MAX_MANIFEST_BYTES = 16 * 2**20  # read before any signature is verified
 _PARTY = PARTY_NAME.strip("^$")
 NAMES = re.compile(
     "|".join(
@@ -48,8 +48,8 @@ class Manifest:
     service: str
     time: int
     files: dict[str, str]
-    sequence: int  # of the last event
-    head: str  # its digest
+    sequence: int  # sequence number of the last event
+    head: str  # digest of the last event
     signature: str
     signed: bytes
 

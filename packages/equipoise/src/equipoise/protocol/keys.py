@@ -26,7 +26,7 @@ from equipoise.errors import KeyFileError, KeyFileWarning, VerificationError
 from equipoise.models.section import validate_public_key
 
 MAX_BYTES = 2**16
-_GROUPS = 8  # of four digits, in a fingerprint
+_GROUPS = 8  # groups of four digits in a fingerprint
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:

@@ -57,8 +57,10 @@ def concerned(events: Iterable[Mapping[str, Any]], round_id: str) -> set[Any]:
     round.
     """
     waiting: list[Any] = []
-    let_in_by: dict[Any, set[Any]] = {}  # names, by number
-    known_as: dict[Any, set[Any]] = {}  # numbers, by name
+    # Names of the people who let somebody in, by that person's number.
+    let_in_by: dict[Any, set[Any]] = {}
+    # Numbers of people, by name.
+    known_as: dict[Any, set[Any]] = {}
     for event in events:
         if "content" in event or not isinstance(details := event["details"], Mapping) or details.get("person") is None:
             continue

@@ -28,7 +28,7 @@ from equipoise.models.section import Hex64, validate_public_key
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
 
-PLACEHOLDER_ID = "0" * 64  # what a preview shows in place of a spend
+PLACEHOLDER_ID = "0" * 64  # id in a preview, which no spend paid for
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 # Standard deviations of the noise beyond anything that rows can add up to. The discrete Gaussian is sub-Gaussian with
 # its σ (E e^{tX} = e^{t²σ²/2} Σ_x e^{−(x−tσ²)²/2σ²} / Σ_x e^{−x²/2σ²}, and by Poisson summation no shift of that sum
@@ -36,8 +36,8 @@ SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 # of the 2¹⁵ of the longest with less than 1e-340. Sums that would leave 64 bits are saturated, towards the middle.
 IMPOSSIBLE = 40.0
 _SEARCHED = 2e-3  # OpenDP's search may find a scale that is smaller than the formula's by half as much
-_DIGITS = 20  # of −2⁶³, with its sign
-_FRAME = 1_024  # bytes for everything but the numbers, which is less
+_DIGITS = 20  # digits of −2⁶³, with its sign
+_FRAME = 1_024  # upper bound of the bytes besides the numbers
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -217,7 +217,8 @@ class Submission(_Strict):
         if least is not None and self.guarantee.epsilon < least:
             raise SubmissionError(f"{who} states epsilon {self.guarantee.epsilon:g}, below the agreed {least:g}")
         layout = layout_of(agreement)
-        zcdp = math.nextafter(self.stated.zcdp, 0.0)  # as a release computes it
+        # A release rounds in the same way.
+        zcdp = math.nextafter(self.stated.zcdp, 0.0)
         if zcdp == 0 or layout.sensitivity / math.sqrt(2 * zcdp) > LARGEST_NOISE * (1 + _SEARCHED):
             raise SubmissionError(
                 f"{who} states epsilon {self.guarantee.epsilon:g}, with which nothing can be released: the noise would "

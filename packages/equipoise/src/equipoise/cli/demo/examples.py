@@ -17,7 +17,7 @@ Columns = dict[str, NDArray[Any]]
 HOSPITALS = {"north": (500, 1.0), "south": (550, 0.9), "west": (600, 0.8)}
 TEST_ROWS = 5_000
 SEED = 2023
-PATIENTS = 1  # the seed they are simulated with
+PATIENTS = 1  # seed of the simulated patients
 SPECIALITIES = {
     "north": {"hip": 8, "spine": -14},  # points of recovery
     "south": {"hernia": 18, "bowel": -20},
