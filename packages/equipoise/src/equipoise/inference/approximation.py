@@ -17,7 +17,7 @@ from equipoise._util.cores import one_core_each
 from equipoise.inference.mode import Mode, Problem, find_mode
 from equipoise.inference.pooling import SMALLEST_SHARE, Pooled, Releases
 
-SCORING_STEPS = 2  # from everybody's mode; more bring approximations no nearer to sampled divergences
+SCORING_STEPS = 2  # from the grand coalition's mode; more steps do not improve the approximation
 
 
 class Expansion(NamedTuple):
@@ -62,7 +62,8 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
         try:
             return divergence_at(find_mode(expansion.problem_of(inside), expansion.centre, steps=SCORING_STEPS))
         except np.linalg.LinAlgError:
-            return 0.0  # sums that double precision cannot resolve: a control variate may be any number
+            # Double precision cannot resolve these sums. A control variate may be any number.
+            return 0.0
 
     def divergences(inside: NDArray[np.bool_]) -> Floats:
         with one_core_each():

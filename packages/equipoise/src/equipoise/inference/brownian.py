@@ -21,7 +21,7 @@ from equipoise._util.arrays import Floats
 
 FIRST, LAST = -80, 120  # exponents of the times between which a path is known
 EARLIEST, LATEST = 2.0**FIRST, 2.0**LAST
-BITS = 20  # significant ones of a time
+BITS = 20  # significant bits of a time
 
 
 def on_grid(time: float) -> float:

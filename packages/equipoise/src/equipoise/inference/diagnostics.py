@@ -34,11 +34,11 @@ GRADIENTS_PER_DRAW = 160
 FEWEST_DRAWS = 5_120
 BROKEN_SHARE = 0.5
 GAVE_UP = "the sampler gave up"
-SUPERCHAINS = 8  # that many chains are compared by
-MANY = 4  # chains in a superchain, at least
-AT_ONCE = 128  # coordinates to look at
-SETTLED = 0.2  # of the variance, between superchains of one round, and of the deviation, between rounds
-LONG = 100  # draws of a chain, which has surely moved if it can
+SUPERCHAINS = 8  # number of groups in which chains are compared
+MANY = 4  # fewest chains in a superchain
+AT_ONCE = 128  # coordinates to check at a time
+SETTLED = 0.2  # largest share: of the variance between superchains, and of the deviation between rounds
+LONG = 100  # draws within which a chain has moved if it can
 
 
 def superchains_of(chains: int) -> int:
@@ -230,7 +230,8 @@ def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, 
     def check(first: int) -> tuple[Floats, Floats, Floats]:
         part = _ranked(draws[:, :, first : first + AT_ONCE])
         compared = _split_rhat(part) if superchains is None else _nested_rhat(part, superchains)
-        finite = np.isfinite(draws[:, :, first : first + AT_ONCE]).all(axis=(0, 1))  # others have ranks like any number
+        # Values that are not finite would get ranks like others.
+        finite = np.isfinite(draws[:, :, first : first + AT_ONCE]).all(axis=(0, 1))
         compared = np.where(finite, compared, np.nan)
         return compared, _ess_bulk(part), _ess_tail(part)
 
@@ -258,9 +259,9 @@ class _Ranked(NamedTuple):
     """Normal scores of draws and of distances from the median, and tail masks; all [coordinates, chains, draws]."""
 
     normal: Floats  # normal scores of ranks
-    folded: Floats  # of the ranks of distances from the median
-    low: NDArray[np.bool_]  # in the lowest twentieth
-    not_high: NDArray[np.bool_]  # in the other nineteen
+    folded: Floats  # normal scores of the ranks of distances from the median
+    low: NDArray[np.bool_]  # True in the lowest twentieth
+    not_high: NDArray[np.bool_]  # True in the lowest nineteen twentieths
 
 
 def _ranked(draws: Floats) -> _Ranked:
@@ -313,7 +314,8 @@ def _nested_rhat(draws: _Ranked, superchains: int) -> Floats:
 
 def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
     coordinates, _, length = draws.shape
-    if superchains == 1:  # nothing to compare it with, where all others were dropped
+    # If all other superchains were dropped, there is nothing to compare.
+    if superchains == 1:
         return np.full(coordinates, np.nan)
     half = length // 2
     halves = np.stack([draws[..., :half].mean(axis=(1, 2)), draws[..., length - half :].mean(axis=(1, 2))])
@@ -349,7 +351,8 @@ def _ess(draws: Floats) -> Floats:
     monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=1)
     time = -1 + 2 * np.sum(monotone, axis=1)
     size = chains * length
-    time = np.maximum(time, 1 / np.log10(size))  # very antithetic chains are not believed further
+    # The estimate is limited for very antithetic chains.
+    time = np.maximum(time, 1 / np.log10(size))
     constant = np.ptp(draws, axis=(1, 2)) == 0
     return np.where(constant, float(size), size / time)
 

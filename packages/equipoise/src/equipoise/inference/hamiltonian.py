@@ -19,16 +19,16 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose, settled
 
 CHAINS = 64
-STEP = 0.35  # at first, in units of the scaled posterior
+STEP = 0.35  # first step, in units of the scaled posterior
 TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
 FEWEST_LEAPS, MOST_LEAPS = 2, 36
 ACCEPTANCE = 0.8
-FEWEST = 10  # draws of each chain
-WARM_UP = 6  # rounds at most
-ROUND = 8  # transitions of the first two rounds of warm-up; every second one is longer by as many
-LONGEST = 1_280  # draws of a chain
-MOST_HALVINGS = 3  # of the step, where trajectories break; draws are then taken again
-BROKEN = 1_000.0  # loss of energy
+FEWEST = 10  # fewest draws of each chain
+WARM_UP = 6  # most rounds
+ROUND = 8  # transitions of the first two rounds of warm-up; every second round is longer by as many
+LONGEST = 1_280  # most draws of each chain
+MOST_HALVINGS = 3  # of the step if trajectories break, after which draws are repeated
+BROKEN = 1_000.0  # loss of energy from which a trajectory counts as broken
 
 Field = Callable[[Floats], Floats]
 
@@ -67,7 +67,8 @@ class _Ensemble:
         energy = 0.5 * np.sum(momentum**2, axis=1) - self._value
         points, gradient = self.points, self._gradient
         leaps = round(np.clip(TRAVEL / self.step, FEWEST_LEAPS, MOST_LEAPS))
-        with np.errstate(all="ignore"):  # a trajectory that leaves what can be computed is refused below
+        # Trajectories that overflow are rejected below.
+        with np.errstate(all="ignore"):
             for _ in range(leaps):
                 momentum = momentum + 0.5 * length * (gradient @ root)
                 points = points + length * (momentum @ root.T)

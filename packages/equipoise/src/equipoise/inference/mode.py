@@ -22,8 +22,8 @@ STEPS = 60
 # Factors by which the diagonal of the information is raised (Levenberg and Marquardt); the best of all steps is taken.
 # The least keeps matrices regular at the edge of a truncated norm, beyond which nothing changes with it.
 DAMPING = np.concatenate([[1e-9], 10.0 ** np.arange(-2, 7)])
-GAIN = 1e-6  # in log density, below which a step ends the search
-FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
+GAIN = 1e-6  # the search ends with a step that raises the log density by less
+FARTHEST = 20.0  # most standard deviations of the prior at which a coordinate has any density
 
 
 class Mode(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from equipoise.inference.scenario import Scenario, UnitNoise
 
-MAX_SHOWN = 24  # numbers in a summary
+MAX_SHOWN = 24  # most numbers in a summary
 
 
 @dataclass(frozen=True, repr=False)

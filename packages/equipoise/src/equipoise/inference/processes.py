@@ -54,7 +54,8 @@ def spread(
     try:
         parallel = _parallel(processes)
         _start_trackers()
-        with interrupts_blocked() if parallel.return_generator else nullcontext():  # else this call is the whole work
+        # Without a generator, this call does the whole work, and must stay interruptible.
+        with interrupts_blocked() if parallel.return_generator else nullcontext():
             results = parallel(joblib.delayed(call)(*task) for task in packed)
         yield from results
     except TerminatedWorkerError as error:
@@ -76,7 +77,8 @@ def interrupts_blocked() -> Iterator[None]:
 
     A terminal sends the signal to every process. One that starts or collects garbage then would print a traceback.
     """
-    if sys.platform == "win32":  # no masks
+    # Windows has no signal masks.
+    if sys.platform == "win32":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -12,7 +12,7 @@ from equipoise._util.text import duration
 Tick = Callable[[float], None]  # called with the number of scenarios that have gone on by a round
 Show = Callable[["Meter"], None]
 
-FEW = 3  # scenarios, whose time says how long others take
+FEW = 3  # scenarios to time before the rest is estimated
 QUIET = 30.0  # seconds between lines of one phase
 
 
@@ -26,7 +26,7 @@ class Meter:
         self.planned, self.done, self._sampled = planned, 0.0, 0.0
         self.label, self.number, self._found, self._of_phase, self._rounds = "", 0, 0, 0.0, 1.0
         self._show, self._begun, self._spent, self._first = show, 0.0, 0.0, 0.0
-        self.is_late = False  # whether the phase under way takes more rounds than were planned
+        self.is_late = False  # True if this phase takes more rounds than were planned
 
     @contextmanager
     def phase(self, label: str, scenarios: int, rounds: float) -> Iterator[Tick]:
@@ -40,10 +40,12 @@ class Meter:
         yield self._tick
         self._spent += monotonic() - self._begun
         self._begun, self.is_late = 0.0, False
-        self.done = expected  # chains that agree late take more rounds
+        # Chains that agree late take more rounds than planned.
+        self.done = expected
 
     def _tick(self, rounds: float) -> None:
-        if not self._sampled:  # what comes before the first scenario is finished takes longer
+        # Start the clock here, because the first scenario takes longer.
+        if not self._sampled:
             self._begun, self._first = monotonic(), rounds
         self._sampled += rounds
         self.is_late = self._of_phase >= self.number * self._rounds

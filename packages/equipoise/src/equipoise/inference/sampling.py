@@ -14,10 +14,10 @@ from equipoise.inference.importance import Adapted, adapt, draw_adapted
 from equipoise.inference.mode import Chart, Mode, Problem, is_near
 
 POINTS_PER_DRAW = 3
-FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
+FEWEST_EFFECTIVE = 400.0  # fewest effective points for which weights are relied on
 FEWEST_DRAWS = 640  # fewer would not be taken for converged
-LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
-LOW = 5.0  # of log density below what is usual, where no chain begins
+LARGEST_ROUNDING = 0.02  # largest rounding error of slopes, by coordinates in standard deviations
+LOW = 5.0  # no chain starts where the log density is lower than usual by more than this
 HALVINGS = 20
 
 

@@ -28,7 +28,7 @@ UnitNoise = int | str
 PATH_DIGITS = 64
 
 
-DRAWS = 4_000  # of a posterior, unless asked for otherwise
+DRAWS = 4_000  # default draws of a posterior
 
 
 @dataclass(frozen=True)

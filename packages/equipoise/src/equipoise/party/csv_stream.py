@@ -146,7 +146,7 @@ def _csv_reader(
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         newlines_in_values=True,
-        ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
+        ignore_empty_lines=not dialect.one_column,  # an empty line is then a missing value
     )
 
     def read_block(source: Any, names: list[str] | None, *, threads: bool) -> pa.Table:
@@ -158,7 +158,7 @@ def _csv_reader(
             columns |= zip(table.column_names, table.columns, strict=True)
         return pa.table(columns)
 
-    names: list[str] | None = None  # the first block has them
+    names: list[str] | None = None  # read from the first block
     before = 0
     for block in _blocks_of_lines(_decompressed(stream, dialect)):
         source: Any = pa.BufferReader(_owned_by_arrow(block))
@@ -166,7 +166,8 @@ def _csv_reader(
             table = read_block(source, names, threads=True)
         except pa.ArrowInvalid:
             try:
-                table = read_block(source, names, threads=False)  # then Arrow counts rows
+                # Without threads, Arrow's message has the row's number.
+                table = read_block(source, names, threads=False)
             except pa.ArrowInvalid as error:
                 raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
         before += table.num_rows + (names is None)
@@ -210,7 +211,7 @@ def _last_line_end(data: bytes) -> int:
     stop = len(data)
     while stop:
         cut = data.rfind(end, 0, stop) + 1
-        odd ^= data.count(b'"', cut, stop) % 2  # of those before the cut
+        odd ^= data.count(b'"', cut, stop) % 2  # parity of the quotation marks before the cut
         if not odd:
             return cut
         stop = cut - 1 if cut else 0
@@ -249,7 +250,8 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                         return f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; {remedy}"
             row += batch.num_rows
     except pa.ArrowInvalid:
-        return None  # not a bad number but a malformed line, which Arrow's own message describes
+        # The line is malformed, which Arrow's own message describes.
+        return None
     return None
 
 
@@ -261,7 +263,8 @@ def is_number(text: str, decimal: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return text.isascii() and "_" not in text  # Python's float() reads more than Arrow's
+    # Python's `float()` accepts more than Arrow does.
+    return text.isascii() and "_" not in text
 
 
 def _csv_header(path: Path, dialect: Dialect) -> list[str]:

@@ -20,7 +20,7 @@ from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.stream import ANY_TEXT, Wanted, refuse_other_separator
 from equipoise.party.table import is_delimited, open_table
 
-LOOKED_AT = 100_000  # rows whose type is looked at
+LOOKED_AT = 100_000  # rows read to tell types
 _OWNER = re.compile(r"(^|[_ .-])(id|nr|no|mrn|uuid|key)$|^(patient|person|subject|customer|member)", re.IGNORECASE)
 Kind = Literal["number", "text", "truth", "date", "nothing"]
 _Cell = Kind | Literal["number with the other decimal"]

@@ -78,7 +78,8 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
     with open_table(source, ()) as table:
         names = list(table.all_columns)
     if len(names) == 1:
-        check_header(names, wanted)  # which knows files that are separated by something else
+        # Its message covers files with another delimiter.
+        check_header(names, wanted)
     problems, present = [], []
     owners = RowsOfIndividuals.of(layout, source)
     for want in (*wanted, *([] if owners is None else [owners.wanted])):
@@ -183,9 +184,9 @@ class _Look:
     ) -> None:
         self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
         self.merged, self.role, self.gaps = merged, role, _Gaps()
-        self.present, self.values = 0, set[Any]()  # cells that are there, and two different ones of them
+        self.present, self.values = 0, set[Any]()  # number of cells that are present, and two distinct values of them
         self.seen: dict[str, tuple[int, int]] = {}  # kind of problem to count and first row
-        self.codes: Counter[float] = Counter()  # of gaps, outside the bounds
+        self.codes: Counter[float] = Counter()  # values outside the range that may be codes of gaps
         self.strange: Counter[str] = Counter()
         self.other_type = ""
 
@@ -202,7 +203,8 @@ class _Look:
             elif self.as_text and not (isinstance(column, CodedColumn) and isinstance(column.labels[0], str)):
                 array, wrong = self._from_text(array, first_row)
             missing |= gaps_of(array) & ~wrong
-            if missing.all():  # then the column may be of any type
+            # An empty column may have any type.
+            if missing.all():
                 pass
             elif isinstance(column, ScaledColumn):
                 values = number_values(name, array)
@@ -211,7 +213,8 @@ class _Look:
                 others = np.asarray(label_places(name, column.labels, array).is_null()) & ~missing & ~wrong
                 self._note("not an agreed label", others, first_row)
                 self.strange.update(map(str, array.filter(pa.array(others)).to_pylist()))
-        except TableError as error:  # of the whole column
+        except TableError as error:
+            # The error is about the whole column.
             self.other_type = str(error)
             self._note("of another type", np.ones(len(array), bool), first_row)
         else:
@@ -224,7 +227,8 @@ class _Look:
         """Count the cells that are present, and keep two different ones of them."""
         self.present += len(cells)
         if len(self.values) < 2:
-            cells = cells.cast(pa.large_binary()) if is_text(cells.type) else cells  # which need not be valid text
+            # Text is compared as bytes, because it may be invalid UTF-8.
+            cells = cells.cast(pa.large_binary()) if is_text(cells.type) else cells
             self.values.update(cells.unique()[:2].to_pylist())
 
     def _from_dates(

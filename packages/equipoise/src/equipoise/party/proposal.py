@@ -28,14 +28,14 @@ from equipoise._util.text import first_repeat
 from equipoise.errors import TableError
 from equipoise.party.bounds import BINS, EDGES, POSITIVE, BoundsRelease
 
-_WIDTHS = (1, 2, 4, 8)  # of sums, in bins
-_ODDS = 0.01  # that noise alone lets any sum of a column look full
+_WIDTHS = (1, 2, 4, 8)  # widths of sums, in bins
+_ODDS = 0.01  # probability that noise alone makes any sum of a column look full
 _THRESHOLD = math.sqrt(2 * math.log(sum(BINS - width + 1 for width in _WIDTHS) / _ODDS))
-_DEVIATIONS = 1.645  # of the noise, which exceeds them on one side once in twenty times
+_DEVIATIONS = 1.645  # one-sided 95 % quantile of the noise, in standard deviations
 _DOUBLING = 4  # bins
-_TAIL = 0.025  # outside of a typical range, on each side
-FEW = 0.05  # of the rows may lie outside before bounds are widened
-TOO_MANY = 0.1  # of the rows may lie outside: the noise hides too much
+_TAIL = 0.025  # share outside a typical range, on each side
+FEW = 0.05  # bounds are widened while a larger share of the rows may lie outside
+TOO_MANY = 0.1  # if a larger share of the rows may lie outside, the noise hides too much
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ class _Moments:
         scales = [
             (column.middle, GRID / column.half_width)
             if isinstance(column, ScaledColumn) and column.plain
-            else (0.0, float(GRID))  # of a column that is coded before
+            else (0.0, float(GRID))  # a coded column arrives in scaled units
             for column in layout.columns
         ]
         self.middles, self.steps = (np.array(part) for part in zip(*scales, strict=True))
@@ -232,8 +232,10 @@ class _Moments:
                 unclipped += block.unclipped
                 first += block.first
                 if second is not None:
-                    second += np.dot(block.steps, block.steps.T)  # unlike @, lets other threads run meanwhile
-        if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say that was not coded
+                    # Unlike `@`, `np.dot` releases the interpreter for other threads.
+                    second += np.dot(block.steps, block.steps.T)
+        # The sum may merely have overflowed, so check each uncoded column by itself.
+        if not np.isfinite(unclipped):
             for column, values, plain in zip(self.layout.columns, cells, self.plain, strict=True):
                 if plain:
                     refuse_not_finite(column.name, np.asarray(values, dtype=np.float64), batch.first_row)
@@ -307,7 +309,8 @@ class _Moments:
                     refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), first_row)
                     refuse_fractions(column.name, cells, first_row, column.whole_for)
                 if first_row == 0:
-                    some = cells[:_LOOKED_AT]  # where a missing cell is neither below nor above
+                    # A missing cell (NaN) is neither below nor above.
+                    some = cells[:_LOOKED_AT]
                     self.clipped[column.name] = float(np.mean((some < column.lower) | (some > column.upper)))
 
     def _scratch_space(self) -> Floats:

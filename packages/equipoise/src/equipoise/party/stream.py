@@ -18,7 +18,7 @@ from equipoise.errors import TableError
 BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 
 
-ANY_TEXT = ("\0",)  # no agreed value: by which a column of a text file is read as it is written
+ANY_TEXT = ("\0",)  # matches no cell; makes a column of a text file be read as text
 
 
 class Wanted(NamedTuple):

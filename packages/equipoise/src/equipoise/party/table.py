@@ -47,7 +47,8 @@ def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
         return _open_object(pa.table(source), columns)
     if isinstance(source, pa.RecordBatchReader):
         return _open_arrow(source.schema.names, source, columns)
-    if hasattr(source, "to_frame"):  # a pandas or polars series, which is one column
+    # A pandas or polars series is one column.
+    if hasattr(source, "to_frame"):
         return _open_frame(source.to_frame(), columns)
     if hasattr(source, "__arrow_c_stream__"):
         return _open_frame(source, columns)
@@ -142,7 +143,8 @@ def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
         file = opened.enter_context(pa.OSFile(str(path), "rb"))
         try:
             reader = pa.ipc.open_file(file)
-        except pa.ArrowInvalid:  # not the file format; perhaps the stream format
+        except pa.ArrowInvalid:
+            # This is not the file format; perhaps it is the stream format.
             file.seek(0)
             stream = pa.ipc.open_stream(file)
             return _open_arrow(stream.schema.names, stream, wanted, resources=opened.pop_all())
@@ -182,7 +184,8 @@ def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
 
 def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
     names, total_rows = None, None
-    if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):  # pandas, polars: leave the other columns alone
+    # Of pandas and polars frames, only wanted columns are converted.
+    if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):
         names, total_rows = [str(name) for name in frame.columns], len(frame)
         check_header(names, wanted)
     if names is not None and wanted:

@@ -67,10 +67,12 @@ def clipped_normal(mean: Floats, deviation: Floats) -> RowMoments:
     # Relative to the point of [−1, 1] nearest to the mean: a needle's spread keeps its digits.
     reference = np.clip(mean, -1, 1)
     offset = np.concatenate([(mean - reference) + deviation * standard, ends - reference], axis=1)
-    offset = np.clip(offset, -1 - reference, 1 - reference)  # points of weight 0 may lie outside
+    # Points of weight 0 may lie outside.
+    offset = np.clip(offset, -1 - reference, 1 - reference)
     values = np.stack([offset, offset * (2 * reference + offset)], axis=1)  # z − r and z² − r²
     average = np.sum(values * weights[:, None], axis=2)
     centred = values - average[:, :, None]
     covariance = np.matmul(centred * weights[:, None], centred.transpose(0, 2, 1))
-    covariance = (covariance + covariance.transpose(0, 2, 1)) / 2  # symmetric to the last digit
+    # Symmetric to the last digit.
+    covariance = (covariance + covariance.transpose(0, 2, 1)) / 2
     return RowMoments(np.concatenate([reference, reference**2], axis=1) + average, covariance)

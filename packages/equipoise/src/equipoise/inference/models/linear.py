@@ -78,7 +78,8 @@ class ConjugateRegression(Conjugate[LinearModel]):
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
         """Draw from the normal-inverse-gamma posterior, and the normal-inverse-Wishart one of features."""
-        from scipy import stats  # takes a second to load, which every worker process would wait for
+        # The import takes a second, and every worker process would wait for it.
+        from scipy import stats
 
         prior, matrices = self.prior, self.matrices(released.statistic, released.rows)
         if released.repair:
@@ -115,7 +116,8 @@ class ConjugateRegression(Conjugate[LinearModel]):
             means, covariances = features(total)
         else:
             groups = np.zeros((len(released.inside), *total.shape))
-            groups[released.inside] = matrices  # parties that are out keep their prior
+            # Parties outside the coalition keep their prior.
+            groups[released.inside] = matrices
             pairs = [features(sums) for sums in groups]
             means, covariances = (np.stack(part, axis=1) for part in zip(*pairs, strict=True))
         return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}

@@ -86,7 +86,8 @@ def _probability(count: int, rate: Floats) -> Floats:
         else math.lgamma(count + 1) - count * math.log(count) + count
     )
     excess = (rate - count) / count
-    low = excess < -0.5  # where 1 + excess has lost the digits of a small rate
+    # Here 1 + excess has lost the digits of a small rate.
+    low = excess < -0.5
     log_ratio = np.where(low, np.log(rate / count), np.log1p(np.where(low, 0.0, excess)))
     return np.exp(count * (log_ratio - excess) - peak)
 

@@ -23,13 +23,13 @@ from equipoise.inference.normals import Normals
 from equipoise.inference.pooling import Pooled, Releases, invert, pool
 from equipoise.inference.sampling import Sample, sample_prior, sample_problem
 
-ITERATIONS = 4  # of the covariance of a row, which is taken at the mode
-FIRST_ROWS = 10.0  # as many rows tell where the search begins
+ITERATIONS = 4  # updates of the covariance of a row, which is taken at the mode
+FIRST_ROWS = 10.0  # the search begins with a likelihood worth this many rows
 COOLING = 5.0  # factor from one power of the likelihood to the next
-NUMBERS_AT_ONCE = 4_000_000  # of double precision, in one table of points, parties and entries
-POINTS = 256  # of the prior, to begin the search at the best of them
-MOST_WEIGHTED = 100  # coordinates
-STEP = 1e-5  # of the differences that slopes are taken by
+NUMBERS_AT_ONCE = 4_000_000  # most numbers in a table of points, parties and entries
+POINTS = 256  # prior draws, the best of which starts the search
+MOST_WEIGHTED = 100  # most coordinates for which importance weights are tried
+STEP = 1e-5  # step of the differences that give slopes
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_SHARE = 0.005  # of rows with a level, for conditional means
-SMALLEST_VARIANCE = 1e-6  # of the linear predictor
-LEAST_LEFT = 0.02  # share of what a level tells of that variance, and yet is left where the level is given
+SMALLEST_SHARE = 0.005  # smallest share of rows with a level, for conditional means
+SMALLEST_VARIANCE = 1e-6  # smallest variance of the linear predictor
+LEAST_LEFT = 0.02  # share of a level's part of that variance that is left after conditioning on the level
 FARTHEST = 40.0  # standard deviations, beyond which a normal density is 0 in double precision
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
@@ -84,7 +84,7 @@ class ExpectedLabels:
         self.products = weights @ second_moments
         self._p, self._nu = second_moments[:width, -1], self.products[:, -1]
         variance = np.sum(weights * self.products, axis=1) - self._nu**2
-        self._varies = variance > SMALLEST_VARIANCE  # below, it stands still
+        self._varies = variance > SMALLEST_VARIANCE  # below the smallest variance, it is held constant
         self._variance = np.where(self._varies, variance, SMALLEST_VARIANCE)
         self.f = expected_derivatives(self._nu, self._variance, derivatives)
         # ∂v/∂a at fixed weights; v does not depend on p otherwise.
@@ -94,7 +94,7 @@ class ExpectedLabels:
         self._numbers, self._levels = np.flatnonzero(~levels), np.flatnonzero(levels)
         self.mean = np.empty((number, size))
         self.jacobian = np.zeros((number, size, 2 * size - 1))
-        self._by_variance = np.empty((number, size))  # of the mean
+        self._by_variance = np.empty((number, size))  # derivatives of the mean by the variance
         self._expect_numbers()
         if len(self._levels):
             self._expect_levels(derivatives - 1)

@@ -15,10 +15,10 @@ from equipoise.inference.regression.population import Population
 from equipoise.inference.regression.row_covariance import nearest_covariance
 from equipoise.inference.regression.statistic import MomentMap
 
-SMALLEST_SHARE = 0.005  # of rows with a level
-SMALLEST_VARIANCE = 1e-6  # of a number given levels
-SMALLEST_SPREAD = 1e-4  # variance of a number
-AT_ONCE = 1 << 21  # labels of synthetic rows
+SMALLEST_SHARE = 0.005  # smallest share of rows with a level
+SMALLEST_VARIANCE = 1e-6  # smallest variance of a number given levels
+SMALLEST_SPREAD = 1e-4  # smallest variance of a number
+AT_ONCE = 1 << 21  # labels of synthetic rows in memory
 SKEWNESS_PER_SPREAD = 15.0  # standard deviation of a number's skewness, for an agreed `shape_spread` of 1
 FACTOR_PER_SPREAD = 3.0
 

@@ -20,8 +20,8 @@ from equipoise.models.regression import StandardisedFeatures
 if TYPE_CHECKING:
     from equipoise.models.regression import Regression
 
-LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
-LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
+LEVEL_SHARE_DEVIATION = 0.25  # of the belief about a level's share
+LEVEL_SIZE = 0.5  # typical size of a 0/1 term in products with others
 # Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
 MOST_TERMS = 120
 # Beliefs about a feature moment are no firmer than this: rows that contradict firm ones, such as a mean agreed to be 0,
@@ -157,11 +157,12 @@ def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moment
     deviations = np.sqrt(np.diag(covariance) / data.mean_strength)
     shrunk = np.minimum(1.0, deviations) / deviations
     of_means = covariance / data.mean_strength * np.outer(shrunk, shrunk)
-    share = np.outer(shrunk, shrunk) / data.mean_strength  # of Σ, that is the covariance of means
+    share = np.outer(shrunk, shrunk) / data.mean_strength  # ratio of the covariance of means to Σ
 
     squares, crossed = covariance**2, np.outer(np.diag(covariance), np.diag(covariance))
     spare = (4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom - width) - 3
-    variances = np.full((width, width), np.inf)  # such is an inverse Wishart matrix of few degrees of freedom
+    # An inverse Wishart matrix of few degrees of freedom has infinite variances.
+    variances = np.full((width, width), np.inf)
     if spare > 0:
         of_elements = ((spare + 4) * squares + (spare + 2) * crossed) / ((spare + 3) * spare)
         of_two_variances = (2 * crossed + 2 * (spare + 2) * squares) / ((spare + 3) * spare)

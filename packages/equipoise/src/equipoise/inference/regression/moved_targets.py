@@ -26,10 +26,10 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.regression.observation import TargetObservation
 from equipoise.inference.regression.population import Population
 
-EXPECTED_SHARE = 0.5  # of what moving a normal target would change
+EXPECTED_SHARE = 0.5  # share of the full change by moving a normal target
 SPREAD_OF_SHARE = 0.5
 
-Ends = tuple[bool, bool]  # of [−1, 1], at which targets are moved
+Ends = tuple[bool, bool]  # True for each end of [−1, 1] to which targets are moved
 
 
 def assume_moved_targets(observation: TargetObservation, change: Floats) -> TargetObservation:

@@ -23,16 +23,16 @@ from equipoise.inference.regression.row_covariance import nearest_covariance
 from equipoise.inference.regression.statistic import MomentMap
 
 ROWS, MORE_ROWS = 4_096, 16_384
-SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
-SMALLEST_PRESENT = 0.05  # share of rows in which a number is there
+SMALLEST_SHARE = 0.002  # smallest share of rows with a level, in the simulation
+SMALLEST_PRESENT = 0.05  # smallest share of rows in which a number is present
 NEWTON_STEPS = 30
-FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stand for a population
-FAR_BOUNDS = 3.5  # standard deviations from the mean
-MOST_EXTREME = 0.98  # mean of a number, and share of the largest variance that goes with it
+FEWEST_EFFECTIVE = 200.0  # fewest effective rows that can stand for a population
+FAR_BOUNDS = 3.5  # bounds this many standard deviations from the mean do not matter
+MOST_EXTREME = 0.98  # limits of a number's mean, and of its variance as a share of the largest possible
 LONGEST_STEP = 5.0
-SMALLEST_SQUARE = 1e-8  # of a feature moment that hardly varies
+SMALLEST_SQUARE = 1e-8  # added to squares of feature moments that hardly vary
 _POWERS = np.linspace(-1, 1, 401)[:, None] ** [1, 2]
-MOST_MOMENTS = 600  # which so few rows can be weighted by
+MOST_MOMENTS = 600  # most moments that the weights of so few rows can match
 
 
 class Blocks(NamedTuple):

@@ -24,7 +24,7 @@ from equipoise.inference.regression.problem import (
 )
 from equipoise.inference.sampling import Sample, sample_prior, sample_problem
 
-REMEMBERED = 64  # coalitions
+REMEMBERED = 64  # coalitions to remember
 # Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
 MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
 

@@ -27,13 +27,13 @@ from equipoise.inference.regression.row_covariance import nearest_covariance, ro
 from equipoise.inference.regression.statistic import MomentMap
 from equipoise.inference.regression.straight import StraightBias
 
-ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
-FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
+ITERATIONS = 3  # updates of the covariance of a row, which is taken at the mode
+FIRST_ROWS = 10.0  # the search begins with a likelihood worth this many rows
 COOLING = 5.0  # factor from one power of the likelihood to the next
-ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
-FAR = 12.0  # standard deviations of the noise
-LARGEST_ERROR = 0.1  # share of an observation's covariance that is the error of synthetic rows
-WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
+ON_THE_WAY = 0.1  # gain that ends the search for the mode at intermediate powers
+FAR = 12.0  # standard deviations of the noise beyond which a sum is impossible
+LARGEST_ERROR = 0.1  # largest share of an observation's covariance due to the error of synthetic rows
+WORST_FIT = 10.0  # largest mean squared residual of a good mode, relative to the variance
 
 
 class Settled(NamedTuple):
@@ -147,7 +147,7 @@ def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], samp
 
 def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
     """Return the covariance of a row before any mode is known: that of the mean sums, as if without noise."""
-    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
+    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # means of values within [−1, 1]
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])

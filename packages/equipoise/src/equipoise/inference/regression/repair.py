@@ -6,7 +6,7 @@ from equipoise.inference.conjugate import repaired
 from equipoise.inference.pooling import ReleasedSums
 from equipoise.inference.regression.statistic import MomentMap
 
-LEAST = 1e-4  # eigenvalue of repaired moments, as a share of the largest: no mode is found on sharper ridges
+LEAST = 1e-4  # smallest eigenvalue of repaired moments, as a share of the largest; the search fails on sharper ridges
 
 
 def repair_sums(moments: MomentMap, sums: ReleasedSums) -> ReleasedSums:

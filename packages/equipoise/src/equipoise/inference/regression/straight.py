@@ -11,7 +11,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.inference.regression.model import RegressionModel
 
-LOGISTIC_VARIANCE = 2.9  # of the normal distribution function that is nearest to the logistic one
+LOGISTIC_VARIANCE = 2.9  # variance of the normal distribution that approximates the logistic one
 
 
 class StraightBias:
