@@ -1,1 +1,1 @@
-"""Small things every room uses."""
+"""Small helpers that every room uses."""

@@ -1,4 +1,4 @@
-"""Types of arrays."""
+"""Type aliases of arrays."""
 
 import numpy as np
 from numpy.typing import NDArray

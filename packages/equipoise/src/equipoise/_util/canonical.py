@@ -1,4 +1,4 @@
-"""One canonical JSON form for everything that is hashed or signed, and one strict reader for everything received."""
+"""The canonical JSON form of everything that is hashed or signed, and strict readers of everything received."""
 
 import hashlib
 import json
@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 MAX_DOCUMENT_BYTES = 4 * 2**20
 MAX_DEPTH = 32
-MAX_INTEGER = 2**53 - 1  # whole number that every reader of JSON understands
+# Every reader of JSON represents whole numbers up to this one exactly.
+MAX_INTEGER = 2**53 - 1
 # Of TOML, whose parser is slow, and takes time that grows with the square of a key's parts.
 MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS = 2 * 2**20, 100_000, 8
 
@@ -36,17 +37,17 @@ def canonical_json(document: Any) -> bytes:
 
 
 def sha256_hex(data: bytes) -> str:
-    """SHA-256 as 64 lowercase hexadecimal digits."""
+    """Return the SHA-256 digest as 64 lowercase hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_type: bool = False) -> Any:
     """Parse JSON from an untrusted sender.
 
-    Python's parser accepts more than JSON: NaN and Infinity literals, repeated keys (the last one wins, so two readers
-    can disagree about what was signed), and it lets an attacker choose recursion depth and integer length. All of these
-    are refused here, before any schema sees the document. With `one_number_type`, as in JSON itself, 1.0 is the integer
-    1: a schema that takes integers alone then takes it, too.
+    Python's parser accepts more than JSON: NaN and Infinity literals, and repeated keys (the last one wins, so two
+    readers can disagree about what was signed). It also lets an attacker choose recursion depth and integer length. All
+    of these are refused here, before any schema sees the document. With `one_number_type`, as in JSON itself, 1.0 is
+    the integer 1, so that a schema of integers accepts it too.
     """
     if len(data) > max_bytes:
         raise StrictJSONError(f"the document has {len(data):,} bytes; at most {max_bytes:,} are accepted")
@@ -65,14 +66,15 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_
         )
     except StrictJSONError:
         raise
-    except ValueError as error:  # malformed JSON, or an integer of thousands of digits
+    except ValueError as error:
+        # The text is malformed JSON, or has an integer of thousands of digits.
         raise StrictJSONError(f"the document is not valid JSON: {error}") from error
 
 
 def strict_toml(text: str) -> dict[str, Any]:
-    """Parse TOML from an untrusted sender, who does not decide how long that takes; whatever is wrong, a ValueError.
+    """Parse TOML from an untrusted sender within bounded time; raise `ValueError` for every mistake.
 
-    Python's parser needs a minute for 58 kB of one key with many dots.
+    Without these limits, Python's parser needs a minute for 58 kB of a single key with many dots.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_TOML_BYTES:
         raise ValueError(f"it has more than {MAX_TOML_BYTES:,} bytes")
@@ -90,16 +92,18 @@ def strict_toml(text: str) -> dict[str, Any]:
 
 
 def read_limited(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Read a file without letting its size decide how much memory is used: one byte past the limit is enough."""
+    """Read at most one byte more than the limit, so that the size of a file does not decide how much memory is used."""
     with path.open("rb") as file:
         return file.read(max_bytes + 1)
 
 
 def _is_deep(data: bytes) -> bool:
-    """Whether JSON is nested deeper than any document of ours, which could be too deep for whoever writes it again."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # as in most
+    """Return whether JSON is nested deeper than any of our documents, too deep perhaps for a later serialiser."""
+    # Most documents have so few brackets that they cannot be deep.
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    if b"\\" not in data:  # strings end at the next quote: most of it can be dropped at once, and pairs layer by layer
+    # Without backslashes, strings end at the next quote: drop most of the text, then pairs layer by layer.
+    if b"\\" not in data:
         bare = _STRING.sub(b"", data.translate(None, _NO_BRACKETS).replace(b'""', b""))
         for _ in range(MAX_DEPTH):
             bare = bare.replace(b"[]", b"").replace(b"{}", b"")
@@ -124,7 +128,8 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _finite_float(text: str) -> float:
     value = float(text)
-    if math.isinf(value):  # 1e999 is valid JSON, and infinity after reading it
+    # The literal 1e999 is valid JSON, and infinity after reading it.
+    if math.isinf(value):
         raise StrictJSONError(f"the number {text[:40]} is too large")
     return value
 

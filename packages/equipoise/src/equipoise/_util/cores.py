@@ -1,4 +1,4 @@
-"""Cores that this process may use, and threads that keep to one each."""
+"""The cores that this process may use, and a context in which each thread keeps to a single core."""
 
 import os
 import sys
@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-TURN = 2e-4  # seconds
+TURN = 2e-4  # seconds between switches of Python's threads
 
 
 def usable_cores() -> int:
-    """Cores this process may run on: fewer than the machine has, where its affinity mask says so."""
+    """Return how many cores this process may use, which its affinity mask may limit."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Users:
-    """Blocks that are under way."""
+    """The state that overlapping `one_core_each` blocks share, guarded by `lock`."""
 
     lock = threading.Lock()
     number = 0
@@ -27,11 +27,12 @@ class _Users:
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Let threads keep to one core each, until the last of overlapping blocks has ended.
+    """Keep each thread to a single core until the last of overlapping blocks has ended.
 
-    BLAS runs single-threaded. Threads of Python take turns every 0.2 ms in place of 5: calls on small matrices let go
-    of the interpreter after some 0.1 ms, and would then wait for it for fifty times as long. These are settings of the
-    process: blocks that each put back what they met would leave them set for good.
+    BLAS runs single-threaded. Python's threads switch every 0.2 ms instead of every 5 ms: calls on small matrices
+    release the interpreter after some 0.1 ms, and would otherwise wait fifty times as long to get it back. Both are
+    settings of the whole process. Blocks are therefore counted: if each restored the settings it met, overlapping
+    blocks could leave ours in force for good.
     """
     with _Users.lock:
         _Users.number += 1

@@ -1,4 +1,4 @@
-"""Tables and charts that show themselves: as text on a terminal, as HTML in a notebook. Nothing needs to be loaded."""
+"""Tables and charts that render themselves: as text on a terminal, as HTML in a notebook, without further imports."""
 
 import itertools
 import math
@@ -9,14 +9,16 @@ from textwrap import shorten
 
 from equipoise._util.text import cells_on_screen
 
-WIDTH, ROW, LABEL = 560, 22, 150  # of a chart, in pixels
-COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")  # told apart by everybody
-LONGEST = 22  # letters of a label
+# Sizes of a chart, in pixels.
+WIDTH, ROW, LABEL = 560, 22, 150
+# Everybody can tell these apart, colour-blind people included.
+COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")
+LONGEST = 22  # most letters of a label
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A number between two others on one line of a chart, told apart from others of the line by its `series`."""
+    """A value with its lower and upper end on a line of a chart; `series` tells intervals of a line apart."""
 
     series: str
     low: float
@@ -26,20 +28,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class Chart:
-    """Intervals by line, on one axis."""
+    """Lines of intervals on a common axis, each with its label."""
 
     unit: str
     lines: Sequence[tuple[str, Sequence[Interval]]]
 
     def svg(self) -> str:
-        """As a picture; empty if there is nothing to draw."""
-        shown = [one for _, line in self.lines for one in line]
+        """Return the chart as SVG, or an empty string if there is nothing to draw."""
+        shown = [interval for _, line in self.lines for interval in line]
         if not shown:
             return ""
-        low, high = min(one.low for one in shown), max(one.high for one in shown)
+        low, high = min(interval.low for interval in shown), max(interval.high for interval in shown)
         margin = 0.03 * (high - low) or abs(high) or 1.0
         low, high = low - margin, high + margin
-        series = list(dict.fromkeys(one.series for one in shown))
+        series = list(dict.fromkeys(interval.series for interval in shown))
         pitch = max(ROW, 9 * len(series) + 8)
         height = pitch * len(self.lines) + 40
 
@@ -51,18 +53,19 @@ class Chart:
             f'<text x="{x(tick):.1f}" y="{height - 22}" text-anchor="middle">{tick:g}</text>'
             for tick in _ticks(low, high)
         ]
-        for place, (label, line) in enumerate(self.lines):
-            top = pitch * place
+        for index, (label, line) in enumerate(self.lines):
+            top = pitch * index
             parts.append(
                 f'<text x="{LABEL - 8}" y="{top + pitch / 2 + 4:.1f}" text-anchor="end">'
                 f"{escape(shorten(label, LONGEST, placeholder='…') or label[:LONGEST])}</text>"
             )
-            for one in line:
-                colour = COLOURS[series.index(one.series) % len(COLOURS)]
-                y = top + pitch / 2 + 9 * (series.index(one.series) - (len(series) - 1) / 2)
+            for interval in line:
+                colour = COLOURS[series.index(interval.series) % len(COLOURS)]
+                y = top + pitch / 2 + 9 * (series.index(interval.series) - (len(series) - 1) / 2)
                 parts.append(
-                    f'<line x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
-                    f'stroke-width="2"/><circle cx="{x(one.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+                    f'<line x1="{x(interval.low):.1f}" x2="{x(interval.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+                    f'stroke="{colour}" stroke-width="2"/>'
+                    f'<circle cx="{x(interval.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
                 )
         legend = " &#160; ".join(
             f'<tspan fill="{colour}">●</tspan> {escape(name)}'
@@ -77,10 +80,10 @@ class Chart:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table under its title, as data: shown by a command line, a report or a notebook, each in its own way.
+    """A titled table as data, which a command line, a report or a notebook each renders in its own way.
 
-    The first cell of a row names it, and columns from `numeric_from` on hold numbers. Cells are texts, or what is shown
-    as its `str`, such as an `Estimate`.
+    The first cell of a row names it, and columns from `numeric_from` on hold numbers. Cells are strings, or objects
+    shown by their `str`, such as an `Estimate`.
     """
 
     title: str
@@ -89,12 +92,12 @@ class Table:
     chart: Chart | None = None
     notes: Sequence[str] = ()
     numeric_from: int = 1
-    codes: bool = False  # long digests, which may be broken anywhere
-    folded: bool = False  # to be opened by those who want it
+    codes: bool = False  # cells are long digests, which may be broken anywhere
+    folded: bool = False  # shown folded, to be opened on demand
 
     @property
     def narrow(self) -> bool:
-        """Whether it fits beside a chart."""
+        """True if the table fits beside a chart."""
         return len(self.headers) <= 3 and not self.codes and not self.folded
 
     def __repr__(self) -> str:
@@ -103,9 +106,9 @@ class Table:
 
         def line(cells: Sequence[str]) -> str:
             padded = []
-            for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
                 blank = " " * (width - cells_on_screen(cell))
-                padded.append(blank + cell if place >= self.numeric_from else cell + blank)
+                padded.append(blank + cell if column >= self.numeric_from else cell + blank)
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("─" * width for width in widths)
@@ -114,9 +117,9 @@ class Table:
     def _repr_html_(self) -> str:
         def row(cells: Sequence[object], tag: str) -> str:
             aligned = (
-                f'<{tag} style="padding: 2px 8px; text-align: {"right" if place >= self.numeric_from else "left"}">'
+                f'<{tag} style="padding: 2px 8px; text-align: {"right" if column >= self.numeric_from else "left"}">'
                 f"{escape(str(cell))}</{tag}>"
-                for place, cell in enumerate(cells)
+                for column, cell in enumerate(cells)
             )
             return f"<tr>{''.join(aligned)}</tr>"
 
@@ -127,9 +130,9 @@ class Table:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """A few round numbers within a range."""
+    """Return a few round numbers within a range."""
     span = high - low
     power = 10.0 ** math.floor(math.log10(span / 6))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
     first, last = math.ceil(low / step), math.floor(high / step)
-    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]

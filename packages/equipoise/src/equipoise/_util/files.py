@@ -1,4 +1,4 @@
-"""Files that are on disk whole, or not there."""
+"""Files that appear on disk complete or not at all."""
 
 import os
 import platform
@@ -18,17 +18,18 @@ _writing: set[str] = set()  # names of partial files that this process has not f
 
 
 def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Write a file that must not exist yet; a crash leaves all of it or nothing under that name."""
-    with _partial_file(path, mode, os.link) as partial:  # unlike renaming, a link never replaces what is there
+    """Write a file that must not exist yet; after a crash the name holds all of the data or does not exist."""
+    # Unlike renaming, making a link never replaces an existing file.
+    with _partial_file(path, mode, os.link) as partial:
         partial.write_bytes(data)
 
 
 @contextmanager
 def replaced_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
-    """A file to write to, which takes this one's place once it is whole; what was there stays until then.
+    """Yield a temporary file to write to, which replaces `path` once the block succeeds.
 
-    It is there, empty and for its owner alone, before anything is written. Once it is whole it gets its `mode`, less
-    what the system's mask takes.
+    Until then the old file stays. The temporary file exists, empty and readable by its owner alone, before anything is
+    written. When it is complete it gets its `mode`, less what the system's mask takes.
     """
     with _partial_file(path, mode, os.replace) as partial:
         yield partial
@@ -36,10 +37,10 @@ def replaced_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
 
 @contextmanager
 def partial_path(path: Path) -> Iterator[Path]:
-    """Yield a new path beside this one, for what is not whole yet, and remove at the end what is still there.
+    """Yield a new path beside this one for an incomplete file or folder; remove what is left there at the end.
 
-    Remove also what processes that were killed have left of earlier tries. The name holds host and process, which tell
-    leftovers from what somebody still writes.
+    Leftovers of killed processes that tried to write the same target are removed first. The name holds host and
+    process, which tell leftovers from files that are still being written.
     """
     # A folder that cannot be listed, or a leftover of another user, keeps nobody from saving.
     with suppress(OSError), os.scandir(path.parent) as entries:
@@ -57,7 +58,7 @@ def partial_path(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _partial_file(path: Path, mode: int, finish: Callable[[Path, Path], None]) -> Iterator[Path]:
-    """Yield an empty partial file, mode 0600; once it is whole, `finish` gives it its name."""
+    """Yield an empty partial file of mode 0600; once it is complete, `finish` gives it its final name."""
     with partial_path(path) as partial:
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
@@ -82,10 +83,12 @@ def _is_leftover(name: str, target: str) -> bool:
     if process == os.getpid():
         return name not in _writing
     try:
-        os.kill(process, 0)  # sends nothing, and fails if there is no such process
+        # Signal 0 sends nothing, and fails if there is no such process.
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # it runs, as another user
+    except PermissionError:
+        # The process runs, as another user.
         return False
     return False
 
@@ -98,7 +101,7 @@ def _remove(path: Path) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Whether something can be seen at a path; what may not be looked at is found out when it is opened."""
+    """Return whether a path is visible; if it may not be looked at, a later attempt to open it says so."""
     try:
         return path.exists()
     except OSError:
@@ -106,18 +109,18 @@ def exists(path: Path) -> bool:
 
 
 def is_writable_folder(folder: Path) -> bool:
-    """Whether files can be made in a folder."""
+    """Return whether this process can create files in a folder."""
     return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
 
 
 def write_all(handle: int, data: bytes) -> None:
-    """Write every byte, however many calls that takes."""
+    """Write every byte, however many system calls that takes."""
     while data:
         data = data[os.write(handle, data) :]
 
 
 def fsync_folder(folder: Path) -> None:
-    """Make a new name in a folder durable, where the system can (Windows cannot open folders)."""
+    """Make a new name in a folder durable, if the system can (Windows cannot open folders)."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

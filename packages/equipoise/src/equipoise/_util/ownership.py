@@ -1,4 +1,4 @@
-"""Who else could have written a file or a folder of ours.
+"""Checks that no other user could have written a file or a folder of ours.
 
 A folder is ours alone if nobody else can write into it, replace it, or could have left a file in it. Owners other than
 us and the superuser are refused, and so are permissions that let others write. Above the folder, others may write into
@@ -13,10 +13,10 @@ WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_intruder(folder: Path) -> str | None:
-    """Say in words who else can write a folder, anything in it or a folder above it; None if nobody can.
+    """Describe who else can write a folder, anything in it or a folder above it; return None if nobody can.
 
-    Links in the folder are refused, since others may own what they lead to. Windows has other permissions, which are
-    not looked at.
+    Links in the folder are refused, since others may own their targets. On Windows nothing is checked, because its
+    permissions work differently.
     """
     if os.name == "nt":
         return None
@@ -51,19 +51,20 @@ def _find_above(inside: Path) -> str | None:
 
 
 def _is_own_group(group: int) -> bool:
-    """Tell whether a group is the private one that many systems give every user: of their name, and with nobody else.
+    """Return whether a group is the private one that many systems give a user: of their name, with no other member.
 
     The name matters because a directory service may not list all members of a group.
     """
-    import grp  # which Windows has neither of
+    # Windows has neither module.
+    import grp
     import pwd
 
     try:
-        me, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        me, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    others = {one.pw_name for one in pwd.getpwall() if one.pw_gid == group} | set(found.gr_mem)
-    return group == me.pw_gid and found.gr_name == me.pw_name and others <= {me.pw_name}
+    others = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group} | set(entry.gr_mem)
+    return group == me.pw_gid and entry.gr_name == me.pw_name and others <= {me.pw_name}
 
 
 def _is_trusted(owner: int) -> bool:
@@ -71,7 +72,8 @@ def _is_trusted(owner: int) -> bool:
 
 
 def _name_of(owner: int) -> str:
-    import pwd  # which Windows does not have
+    # Windows does not have this module.
+    import pwd
 
     try:
         return f"the user {pwd.getpwuid(owner).pw_name!r}"

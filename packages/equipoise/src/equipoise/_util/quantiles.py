@@ -1,7 +1,8 @@
 """Quantile functions z ↦ F⁻¹(Φ(z)) of the priors' one-dimensional parts, accurate far into both tails.
 
-They are what makes a prior N(0, I). Those that take a search to evaluate are tabulated once, as cubic Hermite splines
-with exact slopes φ(z)/f(F⁻¹(Φ(z))): the error is below 1e-8 on [−9, 9], and beyond they go on linearly.
+With them every prior becomes N(0, I) in the coordinates z. Those that need a search are tabulated once, as cubic
+Hermite splines with exact slopes φ(z)/f(F⁻¹(Φ(z))): the error is below 1e-8 on [−9, 9]; beyond that they continue
+linearly.
 """
 
 import math
@@ -10,34 +11,34 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 
 from equipoise._util.arrays import Floats
 
 LIMIT = 9.0
 STEP = 1 / 32
 GRID = np.arange(-LIMIT, LIMIT + STEP / 2, STEP)
-TABLES = 1_024  # that are kept
+TABLES = 1_024  # most tables to cache
 RATIO_STRETCH = 0.7  # ratios are tabulated over 0.7 asinh(x) in [−9, 9]
-SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
+SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # standard deviation of sinh(z)
 
 
 class LogOdds(NamedTuple):
-    """Logarithms of a share and of what it leaves of 1: either keeps its digits where it is small."""
+    """Logarithms of a share and of its complement; each keeps its digits where its share is small."""
 
     log_share: Floats
     log_rest: Floats
 
 
 class Tabulated(NamedTuple):
-    """A quantile function on the grid."""
+    """A quantile function tabulated on the grid."""
 
     spline: Callable[[Floats], Floats]
     slopes: Floats
 
     @classmethod
     def of(cls, values: Floats, log_density: Floats) -> "Tabulated":
-        """Tabulate values on the grid, given the log density of what they are quantiles of there."""
+        """Tabulate values on the grid, given the log density, there, of the variable whose quantiles they are."""
         slopes = np.exp(-0.5 * GRID**2 - 0.5 * math.log(2 * math.pi) - log_density)
         spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
         return cls(spline, slopes)
@@ -69,17 +70,17 @@ def _search_log_gamma(z: Floats, shape: float) -> Floats:
 
 
 def truncated_square(half_square: Floats, dimension: int, degrees: float, limit: float) -> Floats:
-    """Map |z|²/2 of a normal z of so many dimensions to X/2, X ~ χ² with `degrees` of freedom below `limit`."""
+    """Map |z|²/2, z ~ N(0, I) of `dimension`, to X/2, X ~ χ² with `degrees` of freedom truncated at `limit`."""
     special = scipy.special
     mass = special.gammainc(degrees / 2, limit / 2)
     below = mass * special.gammainc(dimension / 2, half_square)
     above = mass * special.gammaincc(dimension / 2, half_square) + special.gammaincc(degrees / 2, limit / 2)
-    found = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
-    return np.minimum(found, limit / 2)
+    half = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
+    return np.minimum(half, limit / 2)
 
 
 def unstretched_square(half_square: Floats, dimension: int, degrees: float, limit: float) -> Floats:
-    """Invert `truncated_square`; at the limit and beyond, return what a normal vector hardly ever has."""
+    """Invert `truncated_square`; at the limit and beyond, return a value that a normal vector hardly ever has."""
     special = scipy.special
     inside = np.minimum(half_square, limit / 2)
     mass = special.gammainc(degrees / 2, limit / 2)
@@ -98,7 +99,7 @@ def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
 @lru_cache(maxsize=TABLES)
 def _logit_beta(first: float, second: float) -> Tabulated:
     share, rest = _search_beta(GRID, first, second)
-    log_density = first * share + second * rest - scipy.special.betaln(first, second)  # of the logit
+    log_density = first * share + second * rest - scipy.special.betaln(first, second)  # density of the logit
     return Tabulated.of(share - rest, log_density)
 
 
@@ -129,21 +130,21 @@ def log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) -
 
 
 def log_normal_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats:
-    """Derivative of `log_normal_quantile` by z."""
+    """Return the derivative of `log_normal_quantile` with respect to z."""
     edge = (math.log(upper) - math.log(centre)) / spread
     standard = (log_normal_quantile(z, centre, spread, upper) - math.log(centre)) / spread
     return np.asarray(spread * np.exp(scipy.special.log_ndtr(edge) + 0.5 * (standard**2 - z**2)))
 
 
 def log_gamma_slope(z: Floats, shape: float) -> Floats:
-    """Derivative of `log_gamma_quantile` by z: the ratio of the densities of z and of log X."""
+    """Return the derivative of `log_gamma_quantile` with respect to z: the ratio of the densities of z and log X."""
     log_x = log_gamma_quantile(z, shape)
     log_density = shape * log_x - np.exp(log_x) - scipy.special.gammaln(shape)
     return np.asarray(np.exp(-0.5 * z**2 - 0.5 * math.log(2 * math.pi) - log_density))
 
 
 class RatioTable(NamedTuple):
-    """Normal coordinates of a ratio, and their slopes, where 0.7 asinh(ratio · centre) is on the grid."""
+    """Normal coordinates of a ratio and their slopes, tabulated where 0.7 asinh(ratio · centre) is on the grid."""
 
     values: Floats
     slopes: Floats
@@ -154,8 +155,8 @@ def ratio_table(centre: float, spread: float, upper: float) -> RatioTable:
     """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_quantile`.
 
     F is a scale mixture, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−asinh(x s(v))) φ(v) dv. The trapezoidal
-    rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails. Where the
-    spread is 0, S is known to be the centre.
+    rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails. If the spread
+    is 0, S equals the centre.
     """
     if not spread:
         return RatioTable(GRID / RATIO_STRETCH, np.full(len(GRID), 1 / RATIO_STRETCH))
@@ -177,48 +178,48 @@ def ratio_table(centre: float, spread: float, upper: float) -> RatioTable:
 
 
 def ratio_quantile(z: Floats, centre: float, spread: float, upper: float) -> Floats:
-    """Map z to x = sinh(Z)/S: the inverse of `ratio_table`, which goes on linearly beyond its ends."""
+    """Map z to x = sinh(Z)/S: the inverse of `ratio_table`, continued linearly beyond its ends."""
     (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
     inside = np.clip(z, values[0], values[-1])
-    place = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
-    return np.asarray(np.sinh(place / RATIO_STRETCH) / centre)
+    stretched = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
+    return np.asarray(np.sinh(stretched / RATIO_STRETCH) / centre)
 
 
 def ratio_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats:
-    """Derivative of `ratio_quantile` by z."""
+    """Return the derivative of `ratio_quantile` with respect to z."""
     (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
     inside = np.clip(z, values[0], values[-1])
     beyond = 1 / np.where(z > inside, slopes[-1], slopes[0])
-    place = inverse(inside) + (z - inside) * beyond
+    stretched = inverse(inside) + (z - inside) * beyond
     slope = np.where(z == inside, _inverse_ratio_slope(centre, spread, upper)(inside), beyond)
-    return np.asarray(np.cosh(place / RATIO_STRETCH) / (RATIO_STRETCH * centre) * slope)
+    return np.asarray(np.cosh(stretched / RATIO_STRETCH) / (RATIO_STRETCH * centre) * slope)
 
 
 @cache
 def _inverse_ratio_slope(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     inverse = _inverse_ratio(centre, spread, upper)
-    found: Callable[[Floats], Floats] = inverse.derivative()  # type: ignore[attr-defined]
-    return found
+    derivative: Callable[[Floats], Floats] = inverse.derivative()  # type: ignore[attr-defined]
+    return derivative
 
 
 def ratio_coordinate(x: Floats, centre: float, spread: float, upper: float) -> Floats:
-    """Map x = sinh(Z)/S to its normal coordinate, which goes on linearly beyond the table: inverts `ratio_quantile`."""
+    """Map x = sinh(Z)/S to its normal coordinate, linear beyond the table: inverts `ratio_quantile`."""
     slopes = ratio_table(centre, spread, upper).slopes
-    place = RATIO_STRETCH * np.arcsinh(x * centre)
-    inside = np.clip(place, GRID[0], GRID[-1])
-    slope = np.where(place > inside, slopes[-1], slopes[0])
-    return np.asarray(_ratio(centre, spread, upper)(inside) + (place - inside) * slope)
+    stretched = RATIO_STRETCH * np.arcsinh(x * centre)
+    inside = np.clip(stretched, GRID[0], GRID[-1])
+    slope = np.where(stretched > inside, slopes[-1], slopes[0])
+    return np.asarray(_ratio(centre, spread, upper)(inside) + (stretched - inside) * slope)
 
 
 @cache
 def _ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     values, slopes = ratio_table(centre, spread, upper)
-    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
-    return found
+    spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
+    return spline
 
 
 @cache
 def _inverse_ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     values, slopes = ratio_table(centre, spread, upper)
-    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(values, GRID, 1 / slopes)
-    return found
+    spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(values, GRID, 1 / slopes)
+    return spline

@@ -1,4 +1,4 @@
-"""What was worked out lately, found again by its name."""
+"""A cache of the most recently used results."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ Found = TypeVar("Found")
 
 
 class Recent(Generic[Found]):
-    """Keep the results that were last asked for; two threads that ask for one at once both work it out."""
+    """A cache of the `most` recently used results. Two threads that ask for a missing result both compute it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -17,7 +17,7 @@ class Recent(Generic[Found]):
         self._lock = threading.Lock()
 
     def find(self, name: Hashable, make: Callable[[], Found]) -> Found:
-        """Return the result of that name, made now if it is not kept."""
+        """Return the result under a name; compute it with `make` if it is not cached."""
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)

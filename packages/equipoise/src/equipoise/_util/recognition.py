@@ -1,4 +1,4 @@
-"""Recognise the files of a round by their ending and first bytes, for messages to people who mixed them up."""
+"""Recognition of a round's files by their suffix and first bytes, for messages to people who mixed them up."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _CONTENTS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
 
 
 def recognised(path: Path) -> str:
-    """Say what a file seems to be, as in "a table"; empty if it is not there, or nothing that is known."""
+    """Return what a file seems to be, such as "a table"; empty if it does not exist or its kind is not known."""
     try:
         with path.open("rb") as file:
             start = file.read(_FIRST_BYTES)
@@ -34,7 +34,7 @@ def recognised(path: Path) -> str:
 
 
 def mixed_up(path: Path, wanted: str) -> str:
-    """Say that a file is something else than what is wanted in its place; empty if that cannot be told."""
+    """Say that a file is something else than what is wanted; return an empty string if that cannot be told."""
     kind = recognised(path)
     if kind in ("", wanted):
         return ""

@@ -16,12 +16,12 @@ _STEERING = re.compile(
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: 1 row, 2 rows."""
+    """Return a number with its noun: 1 row, 2 rows."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, as coarse as such guesses are."""
+    """Return a waiting time in words, rounded as coarsely as such estimates deserve."""
     if seconds < 60:
         return counted(max(1, round(seconds)), "second")
     if seconds < 5400:
@@ -30,43 +30,43 @@ def duration(seconds: float) -> str:
 
 
 def short(number: float) -> str:
-    """A small power of ten as people write it: 1e-6 rather than 1e-06."""
+    """Format a small power of ten as people write it: 1e-6 rather than 1e-06."""
     return re.sub(r"e([-+])0(\d)$", r"e\1\2", f"{number:g}")
 
 
 def first_few(values: Sequence[object], most: int = 6) -> str:
-    """The first few values of a list that may be long."""
+    """Join the first few values of a list that may be long."""
     return ", ".join(repr(value) for value in values[:most]) + (", …" if len(values) > most else "")
 
 
 def visible(text: str) -> str:
-    """Text with everything that would steer a terminal written out, as in JSON: no name can pretend to be more."""
-    return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+    """Escape every character that would steer a terminal, as in JSON, so that no name can pretend to be more."""
+    return _STEERING.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def toml_string(text: str) -> str:
-    """Write a text as a TOML string on one line, with everything that would steer a terminal written out.
+    """Return a text as a TOML string on one line, with every character that would steer a terminal escaped.
 
-    JSON escapes letters beyond 16 bits, such as emoji, as two halves, which TOML does not know.
+    JSON escapes characters beyond 16 bits, such as emoji, as surrogate pairs, which TOML does not know.
     """
-    return _STEERING.sub(lambda found: f"\\U{ord(found[0]):08X}", json.dumps(text, ensure_ascii=False))
+    return _STEERING.sub(lambda match: f"\\U{ord(match[0]):08X}", json.dumps(text, ensure_ascii=False))
 
 
 def cells_on_screen(text: str) -> int:
-    """Return how many cells of a terminal a text takes: two for wide letters and emoji, none for marks and joiners."""
+    """Return how many terminal cells a text takes: two for wide letters and emoji, none for marks and joiners."""
     shown = [letter for letter in text if unicodedata.category(letter) not in ("Mn", "Me", "Cf")]
     return len(shown) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in shown)
 
 
 def paragraph(text: str, start: str = "") -> str:
-    """Others' words or ours, visible and broken between words at the width of the terminal; `start` begins it."""
+    """Return a text, made visible and wrapped between words to the width of the terminal; `start` begins it."""
     width = max(40, shutil.get_terminal_size().columns)
     indented = " " * len(start)
     return textwrap.fill(visible(text), width, initial_indent=start, subsequent_indent=indented, break_on_hyphens=False)
 
 
 def first_repeat(names: list[str]) -> str | None:
-    """The first name that was seen before, if any."""
+    """Return the first name that occurred before, or None."""
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -1,4 +1,4 @@
-"""Folders of one user of this machine, for settings and for what can be computed again."""
+"""Per-user folders of this machine, for settings and for data that can be computed again."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _MACOS = {"config": "~/Library/Application Support", "cache": "~/Library/Caches"
 
 
 def user_folder(purpose: Literal["config", "cache"]) -> Path:
-    """Return where this system keeps a user's files of some purpose; a folder of ours in it is not made yet.
+    """Return our folder for a user's files of some purpose on this system; it is not created.
 
     A variable that is empty or relative counts as unset, as the freedesktop.org specification asks: a relative one
     would be another folder in every working directory.
@@ -27,6 +27,6 @@ def user_folder(purpose: Literal["config", "cache"]) -> Path:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are not there, so that nobody else can enter them."""
-    for place in (*reversed(folder.parents), folder):
-        place.mkdir(mode=0o700, exist_ok=True)
+    """Create a folder, and missing ones above it, so that nobody else can enter them."""
+    for path in (*reversed(folder.parents), folder):
+        path.mkdir(mode=0o700, exist_ok=True)

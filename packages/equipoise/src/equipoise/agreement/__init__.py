@@ -1,4 +1,4 @@
-"""What parties agree to: the document, how it is checked, explained and begun from a template."""
+"""The agreement between parties: the document, its validation, explanation and templates."""
 
 from equipoise.agreement.document import Agreement
 

@@ -1,7 +1,7 @@
-"""The agreement: what all parties sign up to, as one TOML file whose SHA-256 is its identity.
+"""The agreement that all parties accept: a TOML file whose SHA-256 is its identity.
 
-Everything that fixes the noise or the meaning of a statistic is here and nowhere else: model, columns, public bounds,
-priors, Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
+It alone holds everything that fixes the noise or the meaning of a statistic: model, columns, public bounds, priors,
+Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
 spacing or key order their files have.
 """
 
@@ -26,11 +26,11 @@ from equipoise.models.section import Section
 # Format 1 has conjugate priors only. Since format 2 the standardised ones are the default; since format 3 a typical
 # range scales the noise unless a reach is stated.
 FORMAT = 3
-SURPLUS_RHO = 0.5  # of the surplus rule, unless another exponent is agreed (ADR 32)
+SURPLUS_RHO = 0.5  # default exponent of the surplus rule (ADR 32)
 
 
 class Agreement(Section):
-    """What all parties sign up to: model, columns, public bounds, priors, privacy, reward rule. It cannot be changed.
+    """The immutable contract of all parties: model, columns, public bounds, priors, privacy, reward rule.
 
     Read one with `load` or `parse`; `equipoise agreement new` writes a first draft.
 
@@ -81,7 +81,7 @@ class Agreement(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete_model(cls, document: Any) -> Any:
-        """Say in full what a format leaves unsaid: the priors of format 1, and reaches since format 3."""
+        """Fill in what a format leaves unsaid: the priors of format 1, and reaches since format 3."""
         if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
             return document
         kind, stated = document["model"].get("kind"), document.get("format")
@@ -100,7 +100,7 @@ class Agreement(Section):
 
     @model_serializer(mode="wrap")
     def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Documents of format 1 have no key that format 1 does not know, so that identities stay."""
+        """Write documents of format 1 without keys that format 1 does not know, so that identities stay."""
         document: dict[str, Any] = handler(self)
         if self.format == 1 and isinstance(document.get("model"), dict):
             self.model.write_first_format(document["model"])
@@ -136,7 +136,7 @@ class Agreement(Section):
 
     @classmethod
     def of(cls, agreement: "Agreement | str | Path") -> "Agreement":
-        """The agreement that is given, or the one in the file whose path is given."""
+        """Return the given agreement, or load the one at the given path."""
         return agreement if isinstance(agreement, Agreement) else cls.load(agreement)
 
     @classmethod
@@ -163,7 +163,8 @@ class Agreement(Section):
         ('north', 'south')
         """
         try:
-            text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
+            # Windows editors like to add a byte-order mark.
+            text = read_limited(Path(path)).decode("utf-8-sig")
         except (OSError, ValueError) as error:
             raise AgreementError(
                 mixed_up(Path(path), "an agreement")
@@ -197,7 +198,8 @@ class Agreement(Section):
         """
         try:
             document = strict_toml(text)
-        except ValueError as error:  # also numbers of thousands of digits
+        except ValueError as error:
+            # This also refuses numbers of thousands of digits.
             raise AgreementError(
                 f"{name} is not an agreement in TOML: {error}; write an example with `equipoise agreement new linear`"
             ) from error
@@ -209,7 +211,7 @@ class Agreement(Section):
 
     @cached_property
     def identity_digest(self) -> str:
-        """SHA-256 of the canonical form. Equal digests mean equal meaning; the order of parties has none."""
+        """The SHA-256 of the canonical form. Equal digests mean equal meaning; the order of parties has none."""
         document = self.model_dump(mode="json")
         document["parties"].sort(key=lambda party: party["name"])
         return sha256_hex(canonical_json(document))
@@ -226,7 +228,7 @@ class Agreement(Section):
 
     @property
     def individuals(self) -> Individuals | None:
-        """Who is protected, if it is not single rows."""
+        """The protected individuals, or None if single rows are protected."""
         privacy = self.privacy
         if privacy.individual is None:
             return None
@@ -234,7 +236,7 @@ class Agreement(Section):
 
     @cached_property
     def layout(self) -> Layout:
-        """Layout of the statistic that each party releases, with the sensitivity of what is protected."""
+        """The layout of the statistic that each party releases, with the sensitivity of what is protected."""
         layout, individuals = self.model.layout, self.individuals
         if individuals is not None:
             layout = layout.for_individuals(individuals)
@@ -242,11 +244,11 @@ class Agreement(Section):
 
     @property
     def party_names(self) -> tuple[str, ...]:
-        """Names of all members, in the order of the document."""
+        """The names of all members, in the order of the document."""
         return tuple(party.name for party in self.parties)
 
     def party(self, name: str) -> Party:
-        """The member of an exact name; `AgreementError` if there is none."""
+        """Return the member with exactly this name; raise `AgreementError` if there is none."""
         for party in self.parties:
             if party.name == name:
                 return party
@@ -261,7 +263,7 @@ class Agreement(Section):
         zcdp: float | None = None,
         approx: tuple[float, float] | None = None,
     ) -> Guarantee:
-        """State a guarantee, given in exactly one of three ways, at the agreement's Rényi order.
+        """Return the guarantee, stated in exactly one of three ways, at the agreement's Rényi order.
 
         Parameters
         ----------
@@ -302,7 +304,8 @@ class Agreement(Section):
                 raise AgreementError(f"approx must be a pair (epsilon, delta), not {approx!r}")
             guarantee = Guarantee.from_approx(*approx, order=order)
         largest = self.privacy.max_epsilon
-        if largest < guarantee.epsilon <= largest * (1 + 1e-12):  # the other readings round on their way here
+        # Converting from the other readings may round up to just above the maximum.
+        if largest < guarantee.epsilon <= largest * (1 + 1e-12):
             guarantee = Guarantee(order=order, epsilon=largest)
         if guarantee.epsilon > largest:
             raise AgreementError(

@@ -1,4 +1,4 @@
-"""What an agreement means, in words and numbers a data scientist can check before agreeing."""
+"""The meaning of an agreement, in words and numbers a data scientist can check before agreeing."""
 
 import math
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ _OWN_IS_WHOLE = (
 )
 
 TOLERANCE = 0.05
-MANY_ROWS = 2_000  # that a hospital's table may well not have
+MANY_ROWS = 2_000  # more than many tables have
 
 
 @dataclass(frozen=True)
 class NoiseRow:
-    """Noise of a party that chooses one ε.
+    """The noise of a party that chooses a certain ε.
 
-    `guess` is how often somebody who knows all other rows can tell which of two values one row has.
+    `guess` is how often somebody who knows all other rows can tell which of two values a row has.
     `deviation` is the standard deviation on a sum to which every row adds `Explanation.contribution`;
     `square_deviation` the one on sums of squares, which get less;
-    `rows_needed` how many rows bring the noise on a mean down to `TOLERANCE`.
+    `rows_needed` the number of rows that bring the noise on a mean down to `TOLERANCE`.
     """
 
     epsilon: float
@@ -51,7 +51,7 @@ class NoiseRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate; `cautions` are what is unwise."""
+    """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate, `cautions` about unwise terms."""
 
     identity: str
     contribution: str
@@ -61,11 +61,11 @@ class Explanation:
     cautions: tuple[str, ...] = ()
 
     def column_table(self) -> Table:
-        """The agreed columns and what is public of their values."""
+        """Tabulate the agreed columns with the public facts about their values."""
         return Table("Columns", ("column", "role", "public values"), self.columns, numeric_from=9)
 
     def noise_table(self) -> Table:
-        """The noise that a party adds, by its choice of ε, and how many rows make it small beside a mean."""
+        """Tabulate the noise that a party adds, by its ε, and the number of rows that make it small beside a mean."""
         squares = any(row.square_deviation for row in self.noise)
         return Table(
             "Noise a party adds, by its choice of ε: standard deviation on a sum, to which one row adds "
@@ -97,7 +97,7 @@ class Explanation:
 
 
 def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float = DEFAULT_DELTA) -> Explanation:
-    """Say what is agreed, and what noise a party of each ε will add (by default a range up to the agreed maximum)."""
+    """Explain what is agreed, and what noise a party of each ε adds (by default a range up to the agreed maximum)."""
     layout = layout_of(agreement)
     top = agreement.privacy.max_epsilon
     least = agreement.privacy.min_epsilon or 0.0
@@ -114,7 +114,7 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
 
 
 def _row_cautions(layout: Layout) -> tuple[str, ...]:
-    """On several rows of one individual, which are no independent observations."""
+    """Caution about several rows of the same individual, which are not independent observations."""
     if layout.individuals is None or layout.individuals.rows == 1:
         return ()
     return (
@@ -125,7 +125,7 @@ def _row_cautions(layout: Layout) -> tuple[str, ...]:
 
 
 def _noise_cautions(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
-    """On noise that the largest ε leaves, where only large tables rise above it."""
+    """Caution if only large tables rise above the noise of even the largest ε."""
     largest = agreement.guarantee(epsilon=agreement.privacy.max_epsilon)
     needed, features = _noise_row(layout, largest, DEFAULT_DELTA).rows_needed, len(agreement.columns) - 1
     if needed <= MANY_ROWS:
@@ -143,7 +143,7 @@ def _noise_cautions(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
 
 
 def contribution(layout: Layout) -> str:
-    """What one row can add to a sum."""
+    """Describe the range of what a row adds to a sum."""
     return f"between {min(low for low, _ in layout.row_limits):.0f} and 1"
 
 
@@ -193,7 +193,7 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
 
 
 def _protected(layout: Layout) -> str:
-    """What is protected, as neighbouring tables differ in it."""
+    """Name what is protected: the part in which neighbouring tables differ."""
     if layout.individuals is None:
         return "one row"
     most = "" if layout.individuals.aggregate is not None else f", at most {layout.individuals.rows},"
@@ -207,7 +207,7 @@ def _are_several(layout: Layout) -> bool:
 
 
 def _made_one(layout: Layout) -> tuple[str, ...]:
-    """How several rows of one individual become one, where that is agreed."""
+    """Explain how several rows of an individual become a single row, if that is agreed."""
     if layout.individuals is None or layout.individuals.aggregate is None:
         return ()
     how = {
@@ -250,7 +250,7 @@ _TRANSFORMED = {"log": "logarithm", "sqrt": "square root", "logit": "log odds"}
 
 
 def _gaps(column: Column) -> str:
-    """What a missing value counts as, where it is not refused."""
+    """Say what a missing value counts as, unless it is refused."""
     missing = getattr(column, "missing", "refuse")
     if missing == "value":
         return f"; missing counts as {column.fill}"  # type: ignore[union-attr]

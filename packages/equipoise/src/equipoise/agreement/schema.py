@@ -1,6 +1,6 @@
-"""Sections of an agreement besides its model: privacy, reward rule, parties.
+"""The sections of an agreement besides its model: privacy, reward rule, parties.
 
-`document.py` puts them together. Every check here names the value and the remedy; pydantic adds the key.
+`document.py` assembles them. Every check here names the value and the remedy; pydantic adds the key.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -17,13 +17,14 @@ PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
 
 
 class Privacy(Section):
-    """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
+    """The Rényi order λ that everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
 
-    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
-    `max_rows` is the largest table that a party may claim to have: a claim costs nothing, and counts for much. What is
-    protected is one row, or with `individual`, the column that says whose row it is, all rows of one individual: at
-    most `rows_per_individual` of them. More are refused, or with `excess = "drop"` the first of them are taken. With
-    `aggregate` all rows of an individual are made one instead, and protecting it costs no more than protecting a row.
+    `min_epsilon`, if given, is the smallest ε anyone may choose: a party with more noise brings next to nothing.
+    `max_rows` is the largest table that a party may claim to have: a claim costs nothing, and counts for much. The
+    protected unit is one row. With `individual`, the column that says whose row it is, the unit is all rows of an
+    individual, at most `rows_per_individual` of them. More are refused, or with `excess = "drop"` only the first of
+    them are used. With `aggregate` all rows of an individual are combined into one instead, and protecting it costs no
+    more than protecting a row.
     """
 
     added_later = frozenset({"min_epsilon", "max_rows", "individual", "rows_per_individual", "excess", "aggregate"})
@@ -65,13 +66,17 @@ OperatorsChoice = Literal["mechanism", "rho", "teams"]
 
 
 class RewardRule(Section):
-    """How rewards follow from contributions: mechanism, rule and fairness exponent ρ ("max": the largest rational one).
+    """The rule that turns contributions into rewards: mechanism, rule and fairness exponent ρ.
+
+    `rho = "max"` means the largest individually rational exponent.
+
+    `rho = "max"` means the largest individually rational exponent.
 
     By the rule "surplus" a reward is worth v_i + (φ_i/φ_max)^ρ (v_N − v_i), by "proportional", which is the paper's and
     that of formats 1 and 2, v_N (φ_i/φ_max)^ρ. Since format 3 the former is the default, with ρ = 0.5. `fallback`
-    concerns the proportional rule: it says what those get for whom no ρ will do, their own posterior ("alone") or
-    their share ("shares"). The operator keeps to all of this and settles with everybody in one team, except for what it
-    may choose.
+    concerns the proportional rule: parties for whom no ρ will do get their own posterior ("alone") or their share
+    ("shares"). The operator keeps to all of this and settles with everybody in one team, except for the options in
+    `operator_may_choose`.
     """
 
     added_later = frozenset({"rule", "fallback", "operator_may_choose"})
@@ -98,7 +103,7 @@ class RewardRule(Section):
 
 
 class Party(Section):
-    """One member: a short name, and optionally the Ed25519 public key its submissions must be signed with."""
+    """A member: a short name, and optionally the Ed25519 public key that its submissions must be signed with."""
 
     name: PartyName
     public_key: PublicKey | None = None

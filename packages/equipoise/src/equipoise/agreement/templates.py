@@ -1,4 +1,4 @@
-"""Commented example agreements, one for each kind of model: what `equipoise agreement new` writes."""
+"""Commented example agreements, one for each kind of model, as `equipoise agreement new` writes them."""
 
 from equipoise.models import KINDS
 
@@ -39,7 +39,7 @@ name = "{name}"
 
 
 def example_agreement(kind: str, parties: tuple[str, ...] = ("north", "south", "west")) -> str:
-    """TOML text of a commented, valid agreement for a model."""
+    """Return the TOML text of a commented, valid agreement for a kind of model."""
     title, model = KINDS[kind].template
     sections = [
         _HEAD.format(title=title),

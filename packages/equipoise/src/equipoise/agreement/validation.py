@@ -1,4 +1,4 @@
-"""Say what is wrong with an agreement in the words of the file: key, value, remedy."""
+"""Mistakes in an agreement, described in the words of the file: key, value, remedy."""
 
 import difflib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from equipoise.models import KINDS
 from equipoise.models.section import Section
 
-OPEN = "?"  # what a draft has in the place of an answer
+OPEN = "?"  # stands for an unanswered question in a draft
 
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",
@@ -19,7 +19,7 @@ _REMEDIES = {
 
 
 def describe_mistakes(error: ValidationError, agreement: type[Section], document: dict[str, Any]) -> list[str]:
-    """One line for one mistake, although pydantic reports each alternative of a value that may be of several kinds."""
+    """Return one line for each mistake, although pydantic reports every alternative of a union type."""
     known = {name for section in _sections(agreement) for name in section.model_fields}
     messages: dict[str, list[str]] = {}
     for detail in error.errors():
@@ -29,15 +29,15 @@ def describe_mistakes(error: ValidationError, agreement: type[Section], document
             key, message = _describe(detail, known)
         messages.setdefault(key, []).append(message)
     return [
-        f"{key}{' or '.join(dict.fromkeys(found))}"
-        for key, found in messages.items()
+        f"{key}{' or '.join(dict.fromkeys(alternatives))}"
+        for key, alternatives in messages.items()
         # A list is also called too short when what it does hold is wrong.
-        if not (found[0].startswith(_TOO_SHORT) and any(f"{key.split(' ')[0]}[" in other for other in messages))
+        if not (alternatives[0].startswith(_TOO_SHORT) and any(f"{key.split(' ')[0]}[" in other for other in messages))
     ]
 
 
 def _sections(annotation: Any) -> Iterator[type[Section]]:
-    """Every section that a value of such a type may hold."""
+    """Yield every section type that a value of this annotation may hold."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation
         for field in annotation.model_fields.values():
@@ -47,12 +47,12 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
 
 
 def _is_open(value: object) -> bool:
-    """Whether a value is a question of a draft that nobody answered, or a list with one."""
+    """Return whether a value is an unanswered question of a draft, or a list with one."""
     return value == OPEN or (isinstance(value, list) and OPEN in value)
 
 
 def _describe_question(detail: ErrorDetails, known: set[str], document: dict[str, Any]) -> tuple[str, str]:
-    """Name the key of an open question, without its place in a list, and the column it is about."""
+    """Return the key of an open question, without its list index, with the column it is about; then the remedy."""
     parts = _parts(detail["loc"], known)
     while parts and isinstance(parts[-1], int):
         parts.pop()
@@ -67,7 +67,7 @@ def _describe_question(detail: ErrorDetails, known: set[str], document: dict[str
 
 
 def _parts(location: tuple[int | str, ...], known: set[str]) -> list[int | str]:
-    """Return a path of pydantic's as it is in the file; it also names the union member that was tried ("linear")."""
+    """Return pydantic's path as the file has it, without the union members that pydantic also names ("linear")."""
     return [part for part in location if isinstance(part, int) or part in known]
 
 
@@ -76,7 +76,7 @@ def _key(parts: list[int | str]) -> str:
 
 
 def _describe(detail: ErrorDetails, known: set[str]) -> tuple[str, str]:
-    """The key as it is written in the file, with its value where that helps; then what is wrong and the remedy."""
+    """Return the key as the file has it, with its value if that helps; then the mistake and its remedy."""
     location, kind = detail["loc"], detail["type"]
     unknown_key = kind == "extra_forbidden"
     parts = _parts(location[: -1 if unknown_key else None], known)
@@ -111,7 +111,8 @@ def _wrong_length(kind: str, context: dict[str, Any]) -> str:
 def _shown(value: object) -> str:
     try:
         text = repr(value)
-    except ValueError:  # an integer too long to print
+    except ValueError:
+        # The value is an integer too long to print.
         return "a very long number"
     return text if len(text) <= 60 else text[:57] + "..."
 

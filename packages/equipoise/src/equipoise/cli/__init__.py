@@ -1,4 +1,4 @@
-"""The command line: one module for each group of commands, imported when one of them is run (`equipoise.cli.app`).
+"""The command line: one module for each group of commands, imported when one of them runs (`equipoise.cli.app`).
 
 Exit codes are those of `equipoise.errors`; `equipoise --help` lists them.
 """

@@ -110,7 +110,7 @@ def _draw(advice: Advice, path: Path) -> None:
 
 
 def show(advice: Advice) -> None:
-    """Print the choices as a table, privacy and predictions first, and what follows from them in words."""
+    """Print the choices as tables, privacy and predictions first, followed by conclusions in words."""
     numbers = advice.width_prior is not None
     intervals = (
         f" ±{advice.target} is half the width, in its unit, of the interval that should hold 90 % of new rows; "
@@ -149,7 +149,7 @@ def show(advice: Advice) -> None:
             [
                 (
                     f"{line.epsilon:.3g}",
-                    *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
+                    *(f"{estimate.value:.2f}" for estimate in (line.alone, line.shapley, line.reward, line.team)),
                 )
                 for line in advice.choices
             ],
@@ -181,13 +181,14 @@ def show(advice: Advice) -> None:
 
 
 def _sentences(advice: Advice) -> list[str]:
-    """The knee, what stronger and weaker privacy cost, and what was assumed."""
+    """Describe the knee, the effect of stronger and weaker privacy, and the assumptions."""
     lines = advice.choices
-    found = [advice.verdict, *advice.remedies]
-    if len(lines) > 2 and advice.knee is None:  # two points have none
-        found.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
+    sentences = [advice.verdict, *advice.remedies]
+    # Two points have no knee.
+    if len(lines) > 2 and advice.knee is None:
+        sentences.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
     if advice.knee is not None:
-        found.append(
+        sentences.append(
             f"the knee is at ({lines[advice.knee].epsilon_delta:.3g}, {short(advice.delta)})-DP, epsilon "
             f"{lines[advice.knee].epsilon:.3g}: weaker privacy buys less and less from there on"
         )
@@ -202,18 +203,18 @@ def _sentences(advice: Advice) -> list[str]:
             if here.width_reward is not None:
                 now, then = half_of(here.width_reward), half_of(there.width_reward)
                 wider = f"what it says of {advice.target} from ±{now} to ±{then}, "
-            found.append(
+            sentences.append(
                 f"from ({here.epsilon_delta:.3g}, {short(advice.delta)})-DP, {ratio:.2g} times {word} privacy (epsilon "
                 f"{there.epsilon:.3g}) changes the reward's quality by {points:+.0f} points, {wider}that is by "
                 f"{change:+.2f} nats"
             )
     if advice.others:
-        assumed = "; ".join(f"{name} {one.rows:,} rows at {one.epsilon:g}" for name, one in advice.others.items())
-        found.append(f"assumed of the others (change with --other): {assumed}")
-    worst = max(one.error for line in lines for one in (line.alone, line.shapley, line.reward, line.team))
-    found.append(
+        assumed = "; ".join(f"{name} {other.rows:,} rows at {other.epsilon:g}" for name, other in advice.others.items())
+        sentences.append(f"assumed of the others (change with --other): {assumed}")
+    worst = max(estimate.error for line in lines for estimate in (line.alone, line.shapley, line.reward, line.team))
+    sentences.append(
         f"{advice.simulations} rounds imagined from the agreement's prior; none of your rows was read. Standard "
         f"errors are up to {worst:.2f} nats; what your own data are worth differs more, the less they are like what "
         "the prior expects"
     )
-    return found
+    return sentences

@@ -1,4 +1,4 @@
-"""`equipoise agreement`: write an example, check one and say what it means."""
+"""`equipoise agreement`: write an example or a draft, propose bounds, check an agreement and explain it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from equipoise.protocol.keys import fingerprint
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Model kinds, for the shell to complete."""
+    """Return the kinds of models that complete what was typed."""
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
@@ -106,17 +106,17 @@ def bounds(
     Example: equipoise agreement bounds north.bounds.json south.bounds.json --draft agreement.toml
     """
     releases = [BoundsRelease.load(path) for path in files]
-    found = proposed(releases)
-    filled = [] if draft is None else _fill_in(draft, found, releases)
+    proposals = proposed(releases)
+    filled = [] if draft is None else _fill_in(draft, proposals, releases)
     if as_json:
         alone = {
-            release.party: {name: proposal_as_json(one) for name, one in proposed([release]).items()}
+            release.party: {name: proposal_as_json(proposal) for name, proposal in proposed([release]).items()}
             for release in releases
         }
         print_json(
             {
                 "files": [file_as_json(release) for release in releases],
-                "proposed": {name: proposal_as_json(one) for name, one in found.items()},
+                "proposed": {name: proposal_as_json(proposal) for name, proposal in proposals.items()},
                 "alone": alone,
                 "filled_in": filled,
             }
@@ -128,34 +128,34 @@ def bounds(
         print_lines(f"Filled in {draft}: {', '.join(filled) or nothing}.")
 
 
-def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
-    """Write ranges that can be told into the open places of a draft, with a comment; return the columns."""
+def _fill_in(draft: Path, proposals: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
+    """Write proposed ranges that can be told into the open questions of a draft, with a comment; return the columns."""
     try:
         text = draft.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise AgreementError(f"cannot read {str(draft)!r}: {getattr(error, 'strerror', None) or error}") from error
     _check_keys(text, draft, releases)
     filled = []
-    for name, proposal in found.items():
+    for name, proposal in proposals.items():
         column = f"name = {toml_string(name)}, "
-        place = f'{column}typical = ["{OPEN}", "{OPEN}"]'
-        if proposal.bounds is None or not proposal.is_told or place not in text:
+        question = f'{column}typical = ["{OPEN}", "{OPEN}"]'
+        if proposal.bounds is None or not proposal.is_told or question not in text:
             continue
         typical = (
             "" if proposal.typical is None else f"typical = [{proposal.typical[0]:.4g}, {proposal.typical[1]:.4g}], "
         )
         ranges = f"{column}{typical}bounds = [{proposal.bounds[0]!r}, {proposal.bounds[1]!r}]"
-        start = text.rfind("\n", 0, text.index(place)) + 1
+        start = text.rfind("\n", 0, text.index(question)) + 1
         indented = text[start : len(text) - len(text[start:].lstrip())]
         comment = f"{indented}# bought: {'; '.join(alone_in_words(releases, name))}\n"
-        text = text[:start] + comment + text[start:].replace(place, ranges, 1)
+        text = text[:start] + comment + text[start:].replace(question, ranges, 1)
         filled.append(name)
     _write(text, draft, force=True)
     return filled
 
 
 def _check_keys(text: str, draft: Path, releases: Sequence[BoundsRelease]) -> None:
-    """Refuse a file whose key is not the one that the draft names for its party."""
+    """Refuse a file whose key differs from the one that the draft names for its party."""
     try:
         parties = strict_toml(text).get("parties", [])
     except ValueError as error:
@@ -225,9 +225,9 @@ def check(
 
 
 def _estimate(agreement: Agreement) -> Any:
-    """What settling would cost here; None, with a word, where the engine is missing.
+    """Estimate the cost of settling on this machine; print a message and return None if the engine is missing.
 
-    It is imported by its name: a party's commands load the mediator's engine only when asked to.
+    The module is imported by its name: a party's commands load the mediator's engine only when asked to.
     """
     try:
         return import_module("equipoise.mediation.cost").estimate_cost(agreement)

@@ -1,6 +1,6 @@
 """The table of commands, and the program that runs them.
 
-A command is known by its line in the table until it is run: then its module is imported, and with it what it needs.
+Until a command runs, only its line in the table is known. Then its module is imported with everything it needs.
 `equipoise --help`, a group's help and a shell's completion therefore load none of it.
 """
 
@@ -28,14 +28,14 @@ EPILOG = (
     "10 experiment, 11 service, 12 verification, 13 not repeatable, 130 interrupted."
 )
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # on the disk, or in what a user may have of it
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk is full, or the user's quota of it
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command: the module that has it, and the first line of its function's docstring.
+    """A command: the module that holds its function, and the first line of the function's docstring.
 
-    Modules of `equipoise.cli` begin with a dot.
+    Names of modules in `equipoise.cli` begin with a dot.
     """
 
     module: str
@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Group:
-    """Commands under one name."""
+    """Commands under a common name."""
 
     help: str
     commands: Mapping[str, Command]
@@ -141,18 +141,18 @@ ELSEWHERE = {
 
 
 class LazyCommand(TyperCommand):
-    """A command that is imported when it is run, or asked for its own help or completion."""
+    """A command that is imported when it runs, or when its own help or completion is needed."""
 
     def __init__(self, name: str, command: Command) -> None:
         super().__init__(name, help=command.help)
         self._module = command.module
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse the arguments by the real command, which takes this one's place in the context."""
+        """Parse the arguments with the real command, which replaces this one in the context."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
     def load(self) -> Any:
-        """The real command, made from its function."""
+        """Return the real command, made from its function."""
         assert self.name is not None
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(self.name)(getattr(import_module(self._module, "equipoise.cli"), self.name.replace("-", "_")))
@@ -162,7 +162,8 @@ class LazyCommand(TyperCommand):
 class LazyGroup(TyperGroup):
     """All commands: those of the table, and those that other distributions register under `equipoise.commands`.
 
-    Distributions are looked for when a command is not in the table, or all are listed: it takes longer than the rest.
+    Other distributions are searched only if a command is not in the table, or if all are listed, because that takes
+    longer than the rest.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -175,7 +176,7 @@ class LazyGroup(TyperGroup):
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Find a command by its name; of one that is not installed, say which distribution has it."""
+        """Return a command by its name; if it is not installed, say which distribution has it."""
         if cmd_name not in self.commands:
             self._add_registered()
         if cmd_name not in self.commands and cmd_name in ELSEWHERE:
@@ -228,7 +229,7 @@ def root(
 
 
 def main() -> None:
-    """Run the command line: a mistake prints one message, never a traceback."""
+    """Run the command line; a mistake prints a message, never a traceback."""
     warnings.showwarning = _show_warning
     try:
         app()
@@ -254,7 +255,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show our own warnings as one line each, without code."""
+    """Print each of our own warnings on a single line, without code."""
     if issubclass(category, KeyFileWarning | CacheWarning):
         text = f"Warning: {visible(str(message))}\n"
     else:

@@ -1,4 +1,4 @@
-"""`equipoise party bounds`, and how what it bought is shown."""
+"""`equipoise party bounds`, and tables of the bounds that it bought."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -74,27 +74,28 @@ def bounds(
             raise typer.Exit(1)
     whose = None if individual is None else Individuals(individual, rows_per_individual or 1, False, aggregate)
     with warnings_as_lines():
-        found = release_bounds(
+        release = release_bounds(
             stated_table(table, delimiter, decimal), column, party=party, ledger=ledger, zcdp=zcdp, key=key,
             cap_zcdp=cap_zcdp, cohort=cohort, individuals=whose,
         )  # fmt: skip
     try:
-        write_new_file(target, found.to_json(), mode=0o644)
+        write_new_file(target, release.to_json(), mode=0o644)
     except OSError as error:
-        sys.stdout.write(found.to_json().decode())  # it is paid for
+        # The counts are paid for, so they must not be lost.
+        sys.stdout.write(release.to_json().decode())
         raise SubmissionError(f"cannot write {str(target)!r}: {error.strerror}; it is printed instead") from error
     if as_json:
-        print_json({"output": str(target), **file_as_json(found), "columns": column})
+        print_json({"output": str(target), **file_as_json(release), "columns": column})
         return
     print_lines(
-        f"Wrote {target}: counts with noise of standard deviation {found.deviation:.3g} rows, which cost zCDP "
+        f"Wrote {target}: counts with noise of standard deviation {release.deviation:.3g} rows, which cost zCDP "
         f"{zcdp:g}. Nothing else need leave. Whoever drafts the agreement runs: equipoise agreement bounds FILES"
     )
-    show_proposals([found])
+    show_proposals([release])
 
 
 def file_as_json(release: BoundsRelease) -> dict[str, Any]:
-    """Return what a file says about itself, for `--json`."""
+    """Return a file's statements about itself, for `--json`."""
     return {
         "party": release.party,
         "rows": release.count,
@@ -110,7 +111,7 @@ def proposal_as_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def show_proposals(releases: Sequence[BoundsRelease]) -> None:
-    """Show what all files propose together, and each alone, with what the noise leaves open."""
+    """Print what all files propose together, and each alone, with what the noise leaves open."""
     together = proposed(releases)
     alone = {release.party: proposed([release]) for release in releases} if len(releases) > 1 else {}
     rows = []
@@ -137,7 +138,7 @@ def show_proposals(releases: Sequence[BoundsRelease]) -> None:
 
 
 def alone_in_words(releases: Sequence[BoundsRelease], name: str) -> Iterator[str]:
-    """Say what each file that has a column proposes for it alone."""
+    """Yield, for each file that has a column, the bounds that it proposes alone."""
     for release in releases:
         if name in release.counts:
             own = proposed([release])[name]
@@ -154,8 +155,8 @@ def _range(ends: tuple[float, float] | None) -> str:
     return "hidden by noise" if ends is None else f"{ends[0]:.3g} to {ends[1]:.3g}"
 
 
-def _open_questions(found: dict[str, Proposal]) -> Iterator[str]:
-    for name, proposal in found.items():
+def _open_questions(proposals: dict[str, Proposal]) -> Iterator[str]:
+    for name, proposal in proposals.items():
         if not proposal.is_told:
             seen = (
                 "noise hides all values"

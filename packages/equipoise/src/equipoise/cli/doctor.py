@@ -1,4 +1,4 @@
-"""`equipoise doctor`: is this machine fit for the work? Checks say what they found and, if that is bad, the remedy.
+"""`equipoise doctor`: checks of this machine. Each states its finding and, if that is bad, the remedy.
 
 A *failed* check means that some command will not work, or must not be trusted; a *warning*, that it will be slow or
 needs a look. Nothing here changes anything, and no check needs another one to have succeeded.
@@ -47,12 +47,12 @@ LIBRARIES = {  # as installed: as imported, and who needs it
 }
 NOISE_SCALE, NOISE_DRAWS = 1_000.0, 4_000
 LOW_DISK, LOW_MEMORY = 2**30, 2 * 2**30
-RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # no right clock shows an earlier date
+RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # a clock that shows an earlier date is wrong
 
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found; `remedy` is empty where nothing needs doing."""
+    """The result of a check; `remedy` is empty if nothing needs doing."""
 
     name: str
     status: Status
@@ -60,7 +60,7 @@ class Check:
     remedy: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """For scripts."""
+        """Return the result for `--json`."""
         return asdict(self)
 
 
@@ -97,7 +97,7 @@ def doctor(
 
 
 def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
-    """Run all checks; each ledger gets one of its own."""
+    """Run all checks, with an additional one for each ledger."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("Equipoise", check_version),
@@ -108,12 +108,12 @@ def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
         ("memory", check_memory),
         ("clock", check_clock),
     ]
-    found = [_guarded(name, check) for name, check in checks]
-    return found + [_guarded(f"ledger {path}", partial(check_ledger, path)) for path in ledgers]
+    results = [_guarded(name, check) for name, check in checks]
+    return results + [_guarded(f"ledger {path}", partial(check_ledger, path)) for path in ledgers]
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    """A broken installation can fail anywhere: that, too, is a finding."""
+    """Run a check; report any exception as a failure, since a broken installation can fail anywhere."""
     try:
         return check()
     except EquipoiseError as error:
@@ -123,35 +123,39 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Our messages end in their remedy."""
-    found, _, remedy = message.rpartition("; ")
-    return (found, remedy) if found else (message, "")
+    """Split one of our error messages into finding and remedy, which stands last."""
+    finding, _, remedy = message.rpartition("; ")
+    return (finding, remedy) if finding else (message, "")
 
 
 def check_python() -> Check:
-    """Which Python this is; that it is new enough, the installer has seen to."""
-    found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
+    """Report the Python version and refuse a 32-bit one; the installer has checked that it is recent enough."""
+    finding = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.maxsize < 2**62:
-        return Check("Python", "failed", f"{found}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers")
-    return Check("Python", "ok", found)
+        return Check(
+            "Python", "failed", f"{finding}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers"
+        )
+    return Check("Python", "ok", finding)
 
 
 def check_version() -> Check:
-    """Which Equipoise this is, and where from."""
+    """Report the version of Equipoise and its folder."""
     return Check("Equipoise", "ok", f"{__version__} in {Path(__file__).parent}")
 
 
 def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
-    """Whether everything we need can be imported."""
+    """Check that all required libraries can be imported."""
     versions, broken = [], []
     for name in libraries:
         module, needed_by = LIBRARIES[name]
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # what a library will change is not what is wrong here
+                # Announced changes of a library are not a fault of this installation.
+                warnings.simplefilter("ignore", FutureWarning)
                 importlib.import_module(module)
             versions.append(f"{name} {importlib.metadata.version(name)}")
-        except Exception as error:  # a broken wheel raises what it likes
+        except Exception as error:
+            # A broken wheel can raise any exception.
             broken.append(f"{name} (for {needed_by}): {error}")
     if broken:
         return Check(
@@ -161,7 +165,7 @@ def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
 
 
 def check_randomness() -> Check:
-    """Whether the operating system's generator answers, and does not repeat itself."""
+    """Check that the operating system's random generator answers and does not repeat itself."""
     drawn = [secrets.token_bytes(32) for _ in range(64)]
     ones = sum(byte.bit_count() for part in drawn for byte in part)
     expected = 64 * 32 * 8 / 2
@@ -171,7 +175,7 @@ def check_randomness() -> Check:
 
 
 def check_noise() -> Check:
-    """Whether the mechanism really adds noise of the scale it promises: its variance, within six standard errors."""
+    """Check that the variance of the mechanism's noise is as promised, within six standard errors."""
     from equipoise.party.mechanism import noise_scale, perturb
 
     sensitivity = 1_000
@@ -179,23 +183,23 @@ def check_noise() -> Check:
     noise = perturb([0] * NOISE_DRAWS, sensitivity=sensitivity, zcdp=zcdp)
     expected = noise_scale(sensitivity, zcdp) ** 2
     ratio = sum(value * value for value in noise) / NOISE_DRAWS / expected
-    found = f"OpenDP's discrete Gaussian: variance {ratio:.2f} times what it should be, over {NOISE_DRAWS:,} draws"
+    finding = f"OpenDP's discrete Gaussian: variance {ratio:.2f} times what it should be, over {NOISE_DRAWS:,} draws"
     if abs(ratio - 1) > 6 * (2 / NOISE_DRAWS) ** 0.5 or len(set(noise)) < NOISE_DRAWS / 4:
-        return Check("noise", "failed", found, "release nothing on this machine; reinstall OpenDP and check again")
-    return Check("noise", "ok", found)
+        return Check("noise", "failed", finding, "release nothing on this machine; reinstall OpenDP and check again")
+    return Check("noise", "ok", finding)
 
 
 def check_disk() -> Check:
-    """Room for settlements and rewards where this was started."""
+    """Check that the current folder's disk has room for settlements and rewards."""
     free = shutil.disk_usage(".").free
-    found = f"{_size(free)} free in {Path.cwd()}"
+    finding = f"{_size(free)} free in {Path.cwd()}"
     if free < LOW_DISK:
-        return Check("disk", "warning", found, f"make room: a settlement of ten parties may need {_size(LOW_DISK)}")
-    return Check("disk", "ok", found)
+        return Check("disk", "warning", finding, f"make room: a settlement of ten parties may need {_size(LOW_DISK)}")
+    return Check("disk", "ok", finding)
 
 
 def check_memory() -> Check:
-    """Memory for the mediator's engine; the party's side needs very little."""
+    """Check that there is memory for the mediator's engine; the party's side needs very little."""
     free = _free_memory()
     if free is None:
         return Check("memory", "ok", "this system does not say how much is free")
@@ -213,16 +217,16 @@ def _free_memory() -> int | None:
 
 
 def check_clock(now: datetime | None = None) -> Check:
-    """Ledger entries carry the time: a clock that is years off confuses whoever audits them."""
+    """Check the clock: ledger entries carry the time, and one that is years off confuses their auditors."""
     now = now or datetime.now(UTC)
-    found = f"{now:%Y-%m-%d %H:%M} UTC"
+    finding = f"{now:%Y-%m-%d %H:%M} UTC"
     if not RELEASED <= now < RELEASED.replace(year=RELEASED.year + 50):
-        return Check("clock", "warning", found, "set the clock: ledgers and settlements carry the time")
-    return Check("clock", "ok", found)
+        return Check("clock", "warning", finding, "set the clock: ledgers and settlements carry the time")
+    return Check("clock", "ok", finding)
 
 
 def check_ledger(path: Path) -> Check:
-    """Whether a ledger's chain is intact and its cap is kept."""
+    """Check that a ledger's chain is intact and its cap is kept."""
     from equipoise.party.ledger import ROUNDING, Ledger
 
     name = f"ledger {path}"
@@ -230,15 +234,15 @@ def check_ledger(path: Path) -> Check:
     spends = counted(len(history.spends), "spend")
     if obstacle := history.account.obstacle:
         return Check(name, "failed", f"chain intact, {spends}, of units that do not add up", obstacle)
-    found = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g} for {history.unit}"
+    finding = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g} for {history.unit}"
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
-        return Check(name, "failed", f"{found}: above its cap", "find out who wrote to it; restore it from a backup")
+        return Check(name, "failed", f"{finding}: above its cap", "find out who wrote to it; restore it from a backup")
     if history.unfinished:
         cut = counted(len(history.unfinished), "spend")
         return Check(
-            name, "warning", f"{found}; {cut} cut off before a submission was stored", "they count: release --again"
+            name, "warning", f"{finding}; {cut} cut off before a submission was stored", "they count: release --again"
         )
-    return Check(name, "ok", found)
+    return Check(name, "ok", finding)
 
 
 def _size(number: float) -> str:

@@ -102,7 +102,7 @@ def compare(
     if output is not None:
         claim_output(output, MediationError)
     with ending_at_once():
-        found = comparing.compare(
+        comparison = comparing.compare(
             _load(path),
             stated_table(table, delimiter, decimal),
             alone=None if alone is None else _load(alone),
@@ -112,24 +112,27 @@ def compare(
             other_rows=other_rows,
         )
     if output is not None:
-        from equipoise.report.home import write_comparison  # loads Matplotlib
+        # Imported here because it loads Matplotlib.
+        from equipoise.report.home import write_comparison
 
-        write_comparison(output, found.party, found.losses, found.summary(), found.verdict, found.best)
+        write_comparison(
+            output, comparison.party, comparison.losses, comparison.summary(), comparison.verdict, comparison.best
+        )
     if not as_json:
-        print_table(found.summary())
+        print_table(comparison.summary())
         if output is not None:
             echo(f"The page is {output}. Open it in a browser, or print it; it stays with you.")
         return
     print_json(
         {
-            "party": found.party,
-            "rows": found.rows,
-            "folds": found.folds,
-            "losses": {name: _numbers(one) for name, one in found.losses.items()},
-            "better_than_own_rows": {name: _numbers(one) for name, one in found.gains.items()},
-            "best": found.best,
-            "P4'": found.verdict,
-            "remarks": list(found.remarks),
+            "party": comparison.party,
+            "rows": comparison.rows,
+            "folds": comparison.folds,
+            "losses": {name: _numbers(estimate) for name, estimate in comparison.losses.items()},
+            "better_than_own_rows": {name: _numbers(estimate) for name, estimate in comparison.gains.items()},
+            "best": comparison.best,
+            "P4'": comparison.verdict,
+            "remarks": list(comparison.remarks),
             "output": None if output is None else str(output),
         }
     )
@@ -160,5 +163,5 @@ def _document(model: HomeModel) -> dict[str, Any]:
     }
 
 
-def _numbers(one: Estimate) -> dict[str, float]:
-    return {"value": one.value, "error": one.error}
+def _numbers(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "error": estimate.error}

@@ -1,6 +1,7 @@
-"""`equipoise party ledger`, `spend` and `amend`: what has been spent, and what is decided about it."""
+"""`equipoise party ledger`, `spend` and `amend`: show what has been spent, and record spends and decisions."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -147,7 +148,7 @@ def spend(
 
 
 def _totals(history: History) -> dict[str, object]:
-    """Return totals for `--json`; an infinite one, of units that do not add up, is null there."""
+    """Return totals for `--json`; an infinite one, of units that do not add up, becomes null."""
     account, total = history.account, history.total_zcdp
     return {
         "total_unit": account.unit,
@@ -161,90 +162,87 @@ def _totals(history: History) -> dict[str, object]:
 def _total_in_words(history: History) -> str:
     if obstacle := history.account.obstacle:
         return f"The total is not known: {obstacle}."
-    said = f"Spent in all, for {history.unit}: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}."
+    sentence = f"Spent in all, for {history.unit}: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}."
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
-        said += " That is above the cap: nothing more can be released unless it is raised."
-    return said
+        sentence += " That is above the cap: nothing more can be released unless it is raised."
+    return sentence
 
 
 def show_history(history: History, path: Path, *, order: float, delta: float, as_json: bool) -> None:
-    """Show a verified ledger."""
-    account, total = history.account, history.total_zcdp
-    known = math.isfinite(total)
-    # This also refuses an order that is none, so it comes first, whether the total is known or not.
-    stated = Guarantee.from_zcdp(total if known else history.cap_zcdp, order=order)
+    """Print a verified ledger, as JSON or as a table with explanations."""
+    total = history.total_zcdp
+    # An invalid order is refused here, before anything is printed, whether the total is known or not.
+    stated = Guarantee.from_zcdp(total if math.isfinite(total) else history.cap_zcdp, order=order)
     if as_json:
-        print_json(
-            {
-                "ledger": str(path),
-                "family": history.family,
-                **_totals(history),
-                "total": readings(stated, delta) if known else None,
-                "remaining_zcdp": max(0.0, history.cap_zcdp - total),
-                "spends": [_spend_as_json(spend, account) for spend in history.spends],
-                "other_spends": [_spend_as_json(other, account) for other in history.others],
-                "cohorts": {name: history.spent_on(name) for name in history.cohorts if name} if known else None,
-                "amendments": history.amendments,
-            }
-        )
+        print_json({"ledger": str(path), **_history_as_json(history, stated, delta)})
         return
+    individual = history.account.individual
     family = f" for {history.family}" if history.family else ""
     print_lines(f"Ledger {path}{family}: {counted(len(history.spends), 'spend')}, chain intact.")
     echo()
-
-    def row_of(zcdp: float) -> tuple[str, ...]:
-        if not math.isfinite(zcdp):
-            return "not known", "", "", ""
-        return f"{epsilon_of(zcdp, delta):.3g}", guess_percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
-
-    rows: list[tuple[str, ...]] = [
-        (
-            spend.time[:16].replace("T", " "),
-            spend.party,
-            spend.agreement[:8],
-            f"{spend.count:,}",
-            *row_of(spend.zcdp),
-            "; ".join([*_notes(spend, account), *([] if spend.finished else [CUT_OFF])]),
-        )
-        for spend in history.spends
-    ]
-    rows += [
-        (
-            other.time[:16].replace("T", " "),
-            "",
-            "other",
-            "",
-            *row_of(other.zcdp),
-            "; ".join([*_notes(other, account), other.why]),
-        )
-        for other in history.others
-    ]
-    rows += [
-        (f"cohort {name}, with everybody", "", "", "", *row_of(history.spent_on(name)), "")
-        for name in history.cohorts
-        if name
-    ]
-    rows += [
-        ("total", "", "", "", *row_of(total), ""),
-        ("cap", "", "", "", *row_of(history.cap_zcdp), ""),
-    ]
-    privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
-    headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
-    width = len(headers) if any(row[-1] for row in rows) else len(headers) - 1
-    title = f"Privacy spent; total and cap are for {account.unit}; Rényi eps at order {order:g}"
-    print_table(Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3))
-    if known:
-        print_lines(guessing(total, released="all that was released", individual=account.individual))
+    print_table(_spending_table(history, order, delta))
+    if math.isfinite(total):
+        print_lines(guessing(total, released="all that was released", individual=individual))
     else:
         print_lines(_total_in_words(history))
-    if account.individual is None:
+    if individual is None:
         print_lines("This is for one row: somebody with k rows has lost k² times the zCDP.")
     for amendment in history.amendments:
         print_lines(f"Amended {amendment['time'][:10]}: {', '.join(_changes(amendment))} ({amendment['reason']})")
 
 
+def _history_as_json(history: History, stated: Guarantee, delta: float) -> dict[str, object]:
+    """Return a ledger's content for `--json`; `stated` is its total, if that is known."""
+    account, known = history.account, math.isfinite(history.total_zcdp)
+    return {
+        "family": history.family,
+        **_totals(history),
+        "total": readings(stated, delta) if known else None,
+        "remaining_zcdp": max(0.0, history.cap_zcdp - history.total_zcdp),
+        "spends": [_spend_as_json(spend, account) for spend in history.spends],
+        "other_spends": [_spend_as_json(other, account) for other in history.others],
+        "cohorts": {name: history.spent_on(name) for name in history.cohorts if name} if known else None,
+        "amendments": history.amendments,
+    }
+
+
+def _spending_table(history: History, order: float, delta: float) -> Table:
+    """Tabulate every spend, the totals of cohorts, and the total beside the cap; without notes if there are none."""
+    account = history.account
+
+    def row_of(label: str, zcdp: float, note: str = "", *, middle: Sequence[str] = ("", "", "")) -> tuple[str, ...]:
+        return label, *middle, *_privacy_cells(zcdp, order, delta), note
+
+    rows = []
+    for spend in history.spends:
+        notes = _notes(spend, account) + ([] if spend.finished else [CUT_OFF])
+        middle = (spend.party, spend.agreement[:8], f"{spend.count:,}")
+        rows.append(row_of(_minute(spend.time), spend.zcdp, "; ".join(notes), middle=middle))
+    for other in history.others:
+        note = "; ".join([*_notes(other, account), other.why])
+        rows.append(row_of(_minute(other.time), other.zcdp, note, middle=("", "other", "")))
+    rows += [row_of(f"cohort {name}, with everybody", history.spent_on(name)) for name in history.cohorts if name]
+    rows += [row_of("total", history.total_zcdp), row_of("cap", history.cap_zcdp)]
+    privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
+    headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
+    width = len(headers) if any(row[-1] for row in rows) else len(headers) - 1
+    title = f"Privacy spent; total and cap are for {account.unit}; Rényi eps at order {order:g}"
+    return Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3)
+
+
+def _privacy_cells(zcdp: float, order: float, delta: float) -> tuple[str, str, str, str]:
+    """Return a cost as (ε, δ), guess, Rényi ε and zCDP; an infinite one comes from units that do not add up."""
+    if not math.isfinite(zcdp):
+        return "not known", "", "", ""
+    return f"{epsilon_of(zcdp, delta):.3g}", guess_percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
 def _notes(spend: Spend | OtherSpend, account: Account) -> list[str]:
-    """Say of a spend what sets it apart: its unit where individuals are counted, and its cohort."""
+    """Return notes on a spend: its unit, if the ledger counts individuals, and its cohort."""
     notes = []
     if account.individual is not None:
         times = account.times(spend.unit)
@@ -269,7 +267,7 @@ def _spend_as_json(spend: Spend | OtherSpend, account: Account) -> dict[str, obj
 
 
 def readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, float]:
-    """A guarantee in every way that it can be read, for `--json`."""
+    """Return a guarantee in all its readings, for `--json`."""
     return {
         "order": guarantee.order,
         "epsilon": guarantee.epsilon,

@@ -1,7 +1,8 @@
 """`equipoise mediate` and `equipoise report`: settle a round from submission files, ask what if, write the reports."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,11 +19,13 @@ from equipoise.mediation.cost import estimate_cost
 from equipoise.mediation.folders import REPORT, SETTLEMENT, folder_of
 from equipoise.mediation.mediator import JOURNAL
 from equipoise.mediation.mediator import mediate as settle
-from equipoise.mediation.other_priors import UnderPrior, other_priors, to_json
+from equipoise.mediation.other_priors import UnderPrior, to_json
+from equipoise.mediation.other_priors import other_priors as value_under_priors
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Settlement
-from equipoise.mediation.task import task_of
-from equipoise.mediation.what_if import WhatIf, what_if
+from equipoise.mediation.task import Task, task_of
+from equipoise.mediation.what_if import WhatIf
+from equipoise.mediation.what_if import what_if as ask_what_if
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_report, write_reports
 
@@ -72,121 +75,141 @@ def mediate(
     """
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
+    task = _Task(agreed, received, settings, test, output, quiet=as_json)
     with ending_at_once(f"What is finished is kept in {output}; the same command goes on."):
-        _mediate(agreed, received, output, settings, test, what_if or [], rho_sweep, other_priors, as_json)
+        questions = [_changes(text) for text in what_if or ()]
+        settlement = _settle_or_reuse(task, follow_up=bool(questions) or other_priors, rho_sweep=rho_sweep)
+        by_prior = _under_other_priors(task, settlement) if other_priors else {}
+        answers = [
+            ask_what_if(settlement, received, changes, folder=output, progress=not as_json) for changes in questions
+        ]
+        if as_json:
+            print_json(_document(settlement, answers, by_prior, output, rho_sweep=rho_sweep))
+        else:
+            _show(settlement, answers, by_prior, output, rho_sweep=rho_sweep)
 
 
-def _mediate(
-    agreed: Agreement,
-    received: list[Submission],
-    output: Path,
-    settings: SettlementSettings,
-    test: Path | None,
-    what_if: list[str],
-    rho_sweep: bool,
-    other_priors: bool,
-    as_json: bool,
-) -> None:
-    questions = [_changes(text) for text in what_if]
-    settlement = _settled_before(output, agreed) if questions or other_priors or (rho_sweep and test is None) else None
-    if settlement is not None and not (questions or other_priors):
-        task = task_of(agreed, received, settings, folder=output)
-        if (settlement.options, settlement.contributions) != (task.options, task.contributions):
+@dataclass(frozen=True)
+class _Task:
+    """A round to settle, and the folder that keeps its settlement; `quiet` prints no estimate and no progress bar."""
+
+    agreement: Agreement
+    submissions: list[Submission]
+    settings: SettlementSettings
+    test: Path | None
+    folder: Path
+    quiet: bool
+
+    def check(self) -> Task:
+        """Refuse a round that cannot be settled; return its options and contributions."""
+        return task_of(self.agreement, self.submissions, self.settings, folder=self.folder)
+
+
+def _settle_or_reuse(task: _Task, *, follow_up: bool, rho_sweep: bool) -> Settlement:
+    """Return the settlement in the folder if it answers this call; otherwise settle, and write the reports.
+
+    A follow-up (a what-if question, other priors) is about whatever settlement the folder holds; a sweep over exponents
+    needs one with the same options and contributions.
+    """
+    settlement = None
+    if follow_up or (rho_sweep and task.test is None):
+        settlement = _settled_before(task)
+    if settlement is not None and not follow_up:
+        checked = task.check()
+        if (settlement.options, settlement.contributions) != (checked.options, checked.contributions):
             settlement = None
     if settlement is None:
-        settlement = _settle(agreed, received, output, test, settings, quiet=as_json)
-        write_reports(settlement, output)
-    elif not (output / REPORT).exists():
-        write_reports(settlement, output)
-    under = _under_other_priors(settlement, received, output, quiet=as_json) if other_priors else {}
-    answers = [_answer(settlement, received, changes, output, quiet=as_json) for changes in questions]
-    if as_json:
-        document = {
-            **settlement.to_json(),
-            "absent": list(settlement.absent),
-            "audit": settlement.audit.to_json(),
-            "folder": str(output),
-        }
-        if questions:
-            document["what_if"] = [one.to_json() for one in answers]
-        if under:
-            document["other_priors"] = to_json(under)
-        if rho_sweep:
-            document["rho_sweep"] = sweep(settlement)
-        print_json(document)
-        return
-    if not questions and not under:
-        show_settlement(settlement)
-    if under:
-        show_other_priors(under)
-    if rho_sweep:
-        show_sweep(settlement)
-    for one in answers:
-        show_what_if(one)
-    echo(
-        f"Reward and report of each party are in {folder_of(output, 'PARTY')}: give it that folder, and nobody else's. "
-        f"All else in {output} is yours.\nReport: {output / REPORT}"
-    )
+        settlement = _settle(task)
+        write_reports(settlement, task.folder)
+    elif not (task.folder / REPORT).exists():
+        write_reports(settlement, task.folder)
+    return settlement
 
 
-def _settle(
-    agreed: Agreement,
-    received: list[Submission],
-    output: Path,
-    test: Path | None,
-    settings: SettlementSettings,
-    *,
-    quiet: bool,
-) -> Settlement:
-    rows = None if test is None else test_rows(test, agreed)
-    if not quiet:
-        task_of(agreed, received, settings, folder=output)  # refuses what cannot be settled, before anybody waits
-        cost = estimate_cost(agreed, settings, parties=len(received), journal=output / JOURNAL)
-        print_lines(cost.words, err=True)
-    return settle(agreed, received, settings, test=rows, folder=output, progress=not quiet)
-
-
-def _settled_before(folder: Path, agreed: Agreement) -> Settlement | None:
-    if not (folder / SETTLEMENT).exists():
+def _settled_before(task: _Task) -> Settlement | None:
+    """Load the settlement in the folder, if there is one; refuse one of another agreement."""
+    if not (task.folder / SETTLEMENT).exists():
         return None
-    settlement = Settlement.load(folder)
-    if settlement.agreement.identity != agreed.identity:
+    settlement = Settlement.load(task.folder)
+    if settlement.agreement.identity != task.agreement.identity:
         raise MediationError(
-            f"{str(folder)!r} holds a settlement of another agreement, {settlement.agreement.identity[:12]}…, not of "
-            f"{agreed.identity[:12]}…; choose another folder"
+            f"{str(task.folder)!r} holds a settlement of another agreement, {settlement.agreement.identity[:12]}…, "
+            f"not of {task.agreement.identity[:12]}…; choose another folder"
         )
     return settlement
 
 
-def _answer(
-    settlement: Settlement, received: list[Submission], changes: dict[str, float], folder: Path, *, quiet: bool
-) -> WhatIf:
-    return what_if(settlement, received, changes, folder=folder, progress=not quiet)
+def _settle(task: _Task) -> Settlement:
+    rows = None if task.test is None else test_rows(task.test, task.agreement)
+    if not task.quiet:
+        # Refuse what cannot be settled before anybody waits for the estimate.
+        task.check()
+        journal = task.folder / JOURNAL
+        cost = estimate_cost(task.agreement, task.settings, parties=len(task.submissions), journal=journal)
+        print_lines(cost.words, err=True)
+    return settle(
+        task.agreement, task.submissions, task.settings, test=rows, folder=task.folder, progress=not task.quiet
+    )
 
 
-def _under_other_priors(
-    settlement: Settlement, received: list[Submission], folder: Path, *, quiet: bool
-) -> dict[str, UnderPrior]:
-    """The round under other priors; the operator's report has it from now on."""
-    found = other_priors(settlement, received, folder=folder, progress=not quiet)
-    write_report(settlement, folder / REPORT, priors=found)
-    return found
+def _under_other_priors(task: _Task, settlement: Settlement) -> dict[str, UnderPrior]:
+    """Value the round under other priors, and add that to the operator's report."""
+    by_prior = value_under_priors(settlement, task.submissions, folder=task.folder, progress=not task.quiet)
+    write_report(settlement, task.folder / REPORT, priors=by_prior)
+    return by_prior
+
+
+def _document(
+    settlement: Settlement, answers: list[WhatIf], by_prior: dict[str, UnderPrior], folder: Path, *, rho_sweep: bool
+) -> dict[str, Any]:
+    """Return the results for `--json`."""
+    document = {
+        **settlement.to_json(),
+        "absent": list(settlement.absent),
+        "audit": settlement.audit.to_json(),
+        "folder": str(folder),
+    }
+    if answers:
+        document["what_if"] = [answer.to_json() for answer in answers]
+    if by_prior:
+        document["other_priors"] = to_json(by_prior)
+    if rho_sweep:
+        document["rho_sweep"] = sweep(settlement)
+    return document
+
+
+def _show(
+    settlement: Settlement, answers: list[WhatIf], by_prior: dict[str, UnderPrior], folder: Path, *, rho_sweep: bool
+) -> None:
+    """Print the answers to follow-up questions, or the settlement if there were none; then where the files are."""
+    if not answers and not by_prior:
+        show_settlement(settlement)
+    if by_prior:
+        show_other_priors(by_prior)
+    if rho_sweep:
+        show_sweep(settlement)
+    for answer in answers:
+        show_what_if(answer)
+    echo(
+        f"Reward and report of each party are in {folder_of(folder, 'PARTY')}: give it that folder, and nobody else's. "
+        f"All else in {folder} is yours.\nReport: {folder / REPORT}"
+    )
 
 
 def _changes(text: str) -> dict[str, float]:
-    """Parties and their ε, from a text like party=north,epsilon=0.05,party=south,epsilon=0.1."""
-    found: dict[str, float] = {}
+    """Parse the parties and their ε in a text like party=north,epsilon=0.05,party=south,epsilon=0.1."""
+    changes: dict[str, float] = {}
     parts = [part.partition("=") for part in text.split(",")]
     try:
         for (first, _, party), (second, _, epsilon) in zip(parts[::2], parts[1::2], strict=True):
             if (first.strip(), second.strip()) != ("party", "epsilon"):
                 raise ValueError(first)
-            found[party.strip()] = float(epsilon)
+            changes[party.strip()] = float(epsilon)
     except ValueError:
         raise MediationError(
             f"--what-if {text!r} is not of the form party=NAME,epsilon=E, as in party=north,epsilon=0.05"
         ) from None
-    return found
+    return changes
 
 
 def report(
@@ -208,7 +231,8 @@ def report(
 
     Example: equipoise report out --party north -o north.html
     """
-    settlement = audited(Settlement.load(folder))  # by the very draws that are there
+    # The audit is repeated on the draws in the folder.
+    settlement = audited(Settlement.load(folder))
     usual = folder / REPORT if party is None else folder_of(folder, party) / REPORT
     path = usual if output is None else output
     write_report(settlement, path, party=party)

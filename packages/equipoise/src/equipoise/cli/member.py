@@ -1,6 +1,6 @@
-"""`equipoise join`, `submit`, `status`, `fetch` and `login`: what a member of a round does, by commands.
+"""`equipoise join`, `submit`, `status`, `fetch` and `login`: the commands of a member of a round.
 
-What is done is `equipoise.client.session`; here it is asked for and told.
+`equipoise.client.session` does the work; this module asks for it and prints the results.
 """
 
 import sys
@@ -71,42 +71,43 @@ def join(
 
     Example: equipoise join https://consortium.example --party north
     """
-    if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
+    # Everybody on the machine can see a one-time link on a command line.
+    if place == "-":
         place = sys.stdin.readline().strip()
         if not place:
             raise ServiceError("no address came from standard input; pipe the service's address or one-time link in")
-    found = session.join(
+    joined = session.join(
         place, name=name, key=key, ledger=ledger, role=role, fingerprint=fingerprint, agreement=agreement, note=note,
         membership=membership, ca=ca,
     )  # fmt: skip
     if as_json:
-        seen = {"state": found.state, "fingerprint": found.fingerprint, "membership": str(found.path)}
-        print_json(found.membership.to_json() | seen)
+        seen = {"state": joined.state, "fingerprint": joined.fingerprint, "membership": str(joined.path)}
+        print_json(joined.membership.to_json() | seen)
     else:
-        _show_joined(found)
+        _show_joined(joined)
 
 
-def _show_joined(found: session.Joined) -> None:
-    joined, state = found.membership, found.state
+def _show_joined(result: session.Joined) -> None:
+    joined, state = result.membership, result.state
     if joined.service is None:
         print_lines(
-            f"{joined.name} takes part in the round of the folder {joined.place.folder}; noted in {found.path}."
+            f"{joined.name} takes part in the round of the folder {joined.place.folder}; noted in {result.path}."
         )
         print_lines(f"Your key is {joined.key}; keep it to yourself.")
         return
-    print_lines(f"Noted in {found.path}. Your key is {joined.key}; keep it to yourself.")
+    print_lines(f"Noted in {result.path}. Your key is {joined.key}; keep it to yourself.")
     what_to_do = (
         "Tell the parties this fingerprint, so that they can compare it."
-        if found.by_link
+        if result.by_link
         else "Compare it with what its operator tells you by another way."
     )
     print_lines(f"The service at {joined.url} has the fingerprint {fingerprint_of(joined.service)}. {what_to_do}")
     if state == "requested":
         echo(f"\nRead this to the operator, who then approves {joined.name} as {joined.role}:\n")
-        echo(f"    {found.fingerprint.upper()}\n")
+        echo(f"    {result.fingerprint.upper()}\n")
         print_lines("`equipoise status` says when that is done.")
     else:
-        print_lines(f"{joined.name} is {state} as {joined.role}. Your own fingerprint is {found.fingerprint}.")
+        print_lines(f"{joined.name} is {state} as {joined.role}. Your own fingerprint is {result.fingerprint}.")
 
 
 def submit(
@@ -160,7 +161,8 @@ def submit(
         progress = reading.enter_context(reading_progress(f"Reading {name}", quiet=as_json))
 
         def confirm(plan: Plan) -> bool:
-            reading.close()  # or the progress bar would draw over the question
+            # The progress bar would draw over the question.
+            reading.close()
             return confirmed(plan, yes=yes)
 
         shared: dict[str, Any] = {
@@ -178,50 +180,51 @@ def submit(
         if dry_run:
             seen = session.preview(table, **shared)
         else:
-            found = session.submit(
+            submitted = session.submit(
                 table, **shared, family=family, allow_clipping=allow_clipping, receipt=receipt, confirm=confirm
             )
     if dry_run:
         show_preview(seen, as_json=as_json)
     elif as_json:
-        print_json(_submitted(found))
+        print_json(_submitted(submitted))
     else:
-        _show_submitted(found)
+        _show_submitted(submitted)
 
 
-def _submitted(found: session.Submitted) -> dict[str, Any]:
-    """What was handed over, as plain values."""
-    submission, receipt = found.submission, found.receipt
+def _submitted(submitted: session.Submitted) -> dict[str, Any]:
+    """Return what was handed over, for `--json`."""
+    submission, receipt = submitted.submission, submitted.receipt
     return {
-        "party": found.membership.name,
+        "party": submitted.membership.name,
         "agreement": submission.agreement,
         "submission": submission.id,
         "epsilon": submission.stated.epsilon,
         "count": submission.count,
-        "spent": found.spent,
+        "spent": submitted.spent,
         "round": None if receipt is None else receipt.round,
-        "receipt": None if found.receipt_path is None else str(found.receipt_path),
+        "receipt": None if submitted.receipt_path is None else str(submitted.receipt_path),
     }
 
 
-def _show_submitted(found: session.Submitted) -> None:
-    submission, me = found.submission, found.membership
+def _show_submitted(submitted: session.Submitted) -> None:
+    submission, me = submitted.submission, submitted.membership
     cost = "nothing more was spent: these are the bytes released before"
-    if found.spent:
+    if submitted.spent:
         stated = submission.stated
         cost = f"spent epsilon {stated.epsilon:g} at order {stated.order:g}, recorded in {me.ledger}"
-    if found.unread is not None:
-        print_lines(f"Sent again what was released before; {found.unread} was not read. Nothing more was spent.")
+    if submitted.unread is not None:
+        print_lines(f"Sent again what was released before; {submitted.unread} was not read. Nothing more was spent.")
     else:
         print_lines(
             f"Submitted for {me.name}: {counted(len(submission.statistic), 'perturbed sum')} over "
             f"{counted(submission.count, 'row')}. Privacy: {cost}."
         )
-    if found.receipt is None:
+    if submitted.receipt is None:
         print_lines(f"It is in the folder {me.place.folder}; a folder gives no receipt.")
     else:
         print_lines(
-            f"The service has it for round {found.receipt.round}; its signed receipt is {found.receipt_path}. Keep it."
+            f"The service has it for round {submitted.receipt.round}; its signed receipt is {submitted.receipt_path}. "
+            "Keep it."
         )
 
 
@@ -236,52 +239,52 @@ def status(
     Example: equipoise status --watch
     """
     if watch:
-        for found in session.watch(round_id=round_id, membership=membership):
-            if not as_json and not session.is_over(found):
-                echo(" · ".join(_lines(found)), err=True)
+        for current in session.watch(round_id=round_id, membership=membership):
+            if not as_json and not session.is_over(current):
+                echo(" · ".join(_lines(current)), err=True)
     else:
-        found = session.status(round_id=round_id, membership=membership)
+        current = session.status(round_id=round_id, membership=membership)
     if as_json:
-        print_json(found.to_json())
+        print_json(current.to_json())
         return
-    for line in _lines(found):
+    for line in _lines(current):
         echo(line)
 
 
-def _lines(found: Status) -> list[str]:
+def _lines(current: Status) -> list[str]:
     words = {
-        "requested": f"waiting for approval; your fingerprint is {found.fingerprint.upper()}",
+        "requested": f"waiting for approval; your fingerprint is {current.fingerprint.upper()}",
         "approved": "a member",
         "refused": "refused by the operator",
         "revoked": "no longer a member",
     }
-    lines = [f"{found.name} ({found.role}): {words.get(found.state, found.state)}"]
-    if found.state == "approved" and not found.rounds:
+    lines = [f"{current.name} ({current.role}): {words.get(current.state, current.state)}"]
+    if current.state == "approved" and not current.rounds:
         lines.append("no round yet; the operator creates one and invites you")
-    return lines + [_line(one, found) for one in found.rounds]
+    return lines + [_line(round_status, current) for round_status in current.rounds]
 
 
-def _line(one: RoundStatus, found: Status) -> str:
-    title = f" “{one.title}”" if one.title else ""
-    which = f"round {one.id}{title}" if one.id else f"the round{title}"
-    who = f"{len(one.submitted)} of {len(one.parties)} submitted"
+def _line(round_status: RoundStatus, current: Status) -> str:
+    title = f" “{round_status.title}”" if round_status.title else ""
+    which = f"round {round_status.id}{title}" if round_status.id else f"the round{title}"
+    who = f"{len(round_status.submitted)} of {len(round_status.parties)} submitted"
     mine = ""
-    if found.role == "party":
-        mine = ", you too" if one.mine else ", not you" + (" yet" if one.state == "open" else "")
-    return f"{which}: {one.state}{_progress(one)}; {who}{mine}"
+    if current.role == "party":
+        mine = ", you too" if round_status.mine else ", not you" + (" yet" if round_status.state == "open" else "")
+    return f"{which}: {round_status.state}{_progress(round_status)}; {who}{mine}"
 
 
-def _progress(one: RoundStatus) -> str:
-    progress = one.progress
+def _progress(round_status: RoundStatus) -> str:
+    progress = round_status.progress
     if progress is None:
         return ""
-    if one.state == "settling":
+    if round_status.state == "settling":
         return f" ({progress_words(progress)})"
     return f" (the last attempt failed: {progress.problem})" if progress.problem else ""
 
 
 def progress_words(progress: Progress) -> str:
-    """Stage, how much of it is done, and the time left as far as it can be told."""
+    """Return the stage, how much of it is done, and the time left if that is known."""
     words = progress.stage or "waiting for a worker"
     if progress.planned:
         words += f", {progress.done} of {progress.planned}"
@@ -291,7 +294,7 @@ def progress_words(progress: Progress) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Return a number of seconds in words."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:
@@ -314,37 +317,37 @@ def fetch(
 
     Example: equipoise fetch --wait -o north.nc
     """
-    found = session.fetch(round_id=round_id, output=output, report=report, wait=wait, membership=membership)
+    fetched = session.fetch(round_id=round_id, output=output, report=report, wait=wait, membership=membership)
     if as_json:
-        paths = {"reward": found.reward_path, "receipt": found.receipt_path, "report": found.report_path}
+        paths = {"reward": fetched.reward_path, "receipt": fetched.receipt_path, "report": fetched.report_path}
         print_json(
             {
-                "party": found.membership.name,
-                "round": found.round_id,
-                "title": found.agreement.title,
-                "deviations": list(found.deviations),
-                "decisions": None if found.receipt is None else found.receipt.decisions,
+                "party": fetched.membership.name,
+                "round": fetched.round_id,
+                "title": fetched.agreement.title,
+                "deviations": list(fetched.deviations),
+                "decisions": None if fetched.receipt is None else fetched.receipt.decisions,
             }
             | {name: None if path is None else str(path) for name, path in paths.items()}
         )
     else:
-        _show_fetched(found)
+        _show_fetched(fetched)
 
 
-def _show_fetched(found: session.Fetched) -> None:
-    which, title = found.round_id, found.agreement.title
+def _show_fetched(fetched: session.Fetched) -> None:
+    which, title = fetched.round_id, fetched.agreement.title
     words = " ".join((*((which,) if which else ()), *((f"“{title}”",) if title else ())))
-    there = "there is no report of yours (yet)" if found.report_path is None else f"your report {found.report_path}"
-    print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {found.reward_path}, {there}.")
-    if found.receipt is not None:
-        and_sent = " and that of your submission" if found.submission_receipt is not None else ""
-        print_lines(f"The service's signed receipt is {found.receipt_path}; its log has it{and_sent}. Keep it.")
+    there = "there is no report of yours (yet)" if fetched.report_path is None else f"your report {fetched.report_path}"
+    print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {fetched.reward_path}, {there}.")
+    if fetched.receipt is not None:
+        and_sent = " and that of your submission" if fetched.submission_receipt is not None else ""
+        print_lines(f"The service's signed receipt is {fetched.receipt_path}; its log has it{and_sent}. Keep it.")
         print_lines(
-            f"The decisions are {found.receipt.decisions[:16]}…: the others have the same, unless the service lies."
+            f"The decisions are {fetched.receipt.decisions[:16]}…: the others have the same, unless the service lies."
         )
-    print_lines(f"Predict with it: equipoise predict {found.reward_path} --data FILE")
-    for one in found.deviations:
-        print_alarm(f"The agreement was not kept: {one}.")
+    print_lines(f"Predict with it: equipoise predict {fetched.reward_path} --data FILE")
+    for deviation in fetched.deviations:
+        print_alarm(f"The agreement was not kept: {deviation}.")
 
 
 def login(
@@ -357,15 +360,15 @@ def login(
     Example: equipoise login --open
     """
     with connect(Membership.load(membership)) as connection:
-        found = connection.post("/v1/sign-in", {}, repeatable=True)
-    link, parts = str(found["url"]), urlsplit(str(found["url"]))
+        answer = connection.post("/v1/sign-in", {}, repeatable=True)
+    link, parts = str(answer["url"]), urlsplit(str(answer["url"]))
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise ServiceError(
             f"the service gives its address as {parts.scheme}://{parts.netloc}, to which a browser would send your "
             "session in the clear; tell its operator (--public-url)"
         )
     if as_json:
-        print_json({"url": link, "expires": found["expires"]})
+        print_json({"url": link, "expires": answer["expires"]})
     else:
         echo(link)
     if open_:

@@ -1,6 +1,6 @@
-"""Printing: JSON for scripts, tables for people, a progress bar on terminals.
+"""Output: JSON for scripts, tables for people, a progress bar on terminals.
 
-Names, titles and messages are others' words, so everything that is printed goes through `visible`.
+Names, titles and messages come from other people, so everything that is printed goes through `visible`.
 """
 
 import json
@@ -25,30 +25,30 @@ from equipoise.estimate import Estimate
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
-    """Print a line, on standard error if asked to."""
+    """Print a line, on standard error if `err` is set."""
     typer.echo(visible(text), err=err)
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document."""
+    """Print a JSON document."""
     echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_lines(text: str, *, bullet: bool = False, err: bool = False) -> None:
-    """Print a paragraph, broken between words at the width of the terminal."""
+    """Print a paragraph, wrapped between words to the width of the terminal."""
     echo(paragraph(text, "- " if bullet else ""), err=err)
 
 
 def print_alarm(text: str) -> None:
-    """Print what nobody should overlook, in red where there are colours, on standard error."""
+    """Print a message that nobody should overlook on standard error, in red if the terminal has colours."""
     typer.secho(paragraph(text), fg="red", bold=True, err=True)
 
 
 def print_table(table: Table) -> None:
-    """Print a table under its title, and what it notes."""
+    """Print a table under its title, followed by its notes."""
     shown = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, header in enumerate(table.headers):
-        shown.add_column(Text(visible(header)), justify="right" if place >= table.numeric_from else "left")
+    for index, header in enumerate(table.headers):
+        shown.add_column(Text(visible(header)), justify="right" if index >= table.numeric_from else "left")
     for row in table.rows:
         shown.add_row(*(Text(visible(_cell(cell))) for cell in row))
     print_lines(table.title)
@@ -58,7 +58,7 @@ def print_table(table: Table) -> None:
 
 
 def _cell(cell: object) -> str:
-    """A cell as text; an estimate as short as its error allows, since terminals are narrow."""
+    """Return a cell as text; an estimate is as short as its error allows, since terminals are narrow."""
     if isinstance(cell, Estimate) and cell.error > 0:
         decimals = 2 if cell.error >= 0.005 else 3
         return f"{cell.value:.{decimals}f} ± {cell.error:.{decimals}f}"
@@ -66,7 +66,7 @@ def _cell(cell: object) -> str:
 
 
 def claim_output(path: Path, error: type[EquipoiseError]) -> None:
-    """Refuse an output that is there, or could not be written, before anything is spent or computed."""
+    """Refuse an output that exists, or could not be written, before anything is spent or computed."""
     if exists(path):
         raise error(f"{str(path)!r} exists; choose another name with --output, or move it away")
     if not is_writable_folder(path.absolute().parent):
@@ -74,7 +74,7 @@ def claim_output(path: Path, error: type[EquipoiseError]) -> None:
 
 
 def claim_folder(path: Path) -> None:
-    """Make a folder that must not be there yet."""
+    """Create a folder that must not exist yet."""
     try:
         path.mkdir(parents=True)
     except FileExistsError as error:
@@ -85,7 +85,7 @@ def claim_folder(path: Path) -> None:
 
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show our own warnings as one line each, without code; other libraries' are for developers."""
+    """Print each of our own warnings on a single line, without code; other libraries' are for developers."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         for ours in (ClippingWarning, KeyFileWarning):
@@ -97,7 +97,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def reading_progress(label: str, *, quiet: bool) -> Iterator[Callable[[float | None, int], None] | None]:
-    """A progress bar on standard error from the first rows on; nothing when that is not a terminal."""
+    """Show a progress bar on standard error from the first rows on, or nothing if that is not a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""`equipoise party`: what the party's data scientist does, on the party's own machine."""
+"""`equipoise party`: the commands of the party's data scientist, on the party's own machine."""
 
 import json
 import sys
@@ -102,7 +102,8 @@ def release(
         progress = reading.enter_context(reading_progress(f"Reading {table.name}", quiet=as_json))
 
         def confirm(plan: Plan) -> bool:
-            reading.close()  # or the progress bar would draw over the question
+            # The progress bar would draw over the question.
+            reading.close()
             return confirmed(plan, yes=yes)
 
         if dry_run:
@@ -145,7 +146,7 @@ def resend(
 
 
 def write_submission(submission: Submission, path: Path) -> None:
-    """Write all of it or nothing, durably. Should this fail, the ledger still holds it."""
+    """Write the submission durably, all of it or nothing. If this fails, the ledger still holds it."""
     try:
         write_new_file(path, submission.to_json(), mode=0o644)
     except OSError as error:
@@ -191,7 +192,7 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
 
 
 def spent_in_words(zcdp: float) -> str:
-    """Say what was spent, as zCDP and as (epsilon, delta)."""
+    """Return a cost in words, as zCDP and as (epsilon, delta)."""
     if zcdp == 0:
         return "nothing"
     return f"zCDP {zcdp:g}, that is ({epsilon_of(zcdp, DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP,"
@@ -200,7 +201,7 @@ def spent_in_words(zcdp: float) -> str:
 def show_submission(
     submission: Submission, agreement: Agreement, path: Path, ledger: Path, *, as_json: bool, spent: bool
 ) -> None:
-    """Say what was written and what it cost."""
+    """Print what was written and what it cost."""
     guarantee = submission.stated
     if as_json:
         print_json(
@@ -223,7 +224,7 @@ def show_submission(
 
 
 def show_preview(preview: Preview, *, as_json: bool) -> None:
-    """Show a submission of the form that would leave, and what each part reveals."""
+    """Print a submission of the form that would leave, and what each part reveals."""
     sample, layout = preview.submission, preview.layout
     if as_json:
         print_json(
@@ -236,7 +237,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
                     "clipped": preview.clipped,
                     "columns_not_read": preview.ignored_columns,
                     **({"individuals_by_rows": preview.individuals} if preview.individuals else {}),
-                    "odd": [asdict(one) for one in preview.odd],
+                    "odd": [asdict(problem) for problem in preview.odd],
                 },
             }
         )
@@ -283,7 +284,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
 
 
 def _counted(layout: Layout) -> str:
-    """What the public count is of."""
+    """Name what the public row count counts."""
     individuals = layout.individuals
     return "rows" if individuals is None or individuals.aggregate is None else f"values of {individuals.column}"
 
@@ -309,7 +310,10 @@ def _show_private_notes(preview: Preview) -> None:
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):
         notes.append("no value of the first rows lies beyond the agreed range")
-    notes += [f"{one.column}: {one.problem}, in {counted(one.count, 'row')}; {one.remedy}" for one in preview.odd]
+    notes += [
+        f"{problem.column}: {problem.problem}, in {counted(problem.count, 'row')}; {problem.remedy}"
+        for problem in preview.odd
+    ]
     if notes:
         echo("For your eyes only (not private, never sent):")
     for note in notes:

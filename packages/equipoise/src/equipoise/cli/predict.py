@@ -1,4 +1,4 @@
-"""`equipoise predict`: use a reward on rows of one's own."""
+"""`equipoise predict`: predictions of a reward, or of a model at home, for a party's own rows."""
 
 import csv
 import io
@@ -67,7 +67,7 @@ def predict(
         if target is not None:
             claim_output(target, MediationError)
     reward = _load(path, party)
-    found = Found(reward, interval)
+    results = Found(reward, interval)
     features = len(reward.feature_names_in_) > 0
     if features and data is None:
         for option, given in (("--output", output), ("--keep", keep)):
@@ -80,12 +80,12 @@ def predict(
     if keep and not (features and data):
         raise MediationError("--keep writes columns of --data beside the predictions of a model with features")
     if data is not None:
-        found = read_and_compare(found, stated_table(data, delimiter, decimal), keep or ())
+        results = read_and_compare(results, stated_table(data, delimiter, decimal), keep or ())
         if features:
-            found = _predicted(found)
+            results = _predicted(results)
     if draws is not None:
         write_draws(reward, draws)
-    show(found, output, as_json=as_json)
+    show(results, output, as_json=as_json)
 
 
 def _load(path: Path, party: str | None) -> Reward:
@@ -99,13 +99,13 @@ def _load(path: Path, party: str | None) -> Reward:
 
 
 Source = Path | CsvFile
-OUTPUT = ("prediction", "lower", "upper")  # and the probability of a label
+OUTPUT = ("prediction", "lower", "upper")  # besides the probability of a label
 OBSERVATIONS = 100  # simulated for each draw of a model without features
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a reward's predictions so far."""
+    """The results so far: a reward, the rows that were read, their predictions, and a comparison with known targets."""
 
     reward: Reward
     interval: float
@@ -115,9 +115,9 @@ class Found:
     compared: dict[str, float | int] | None = None
 
 
-def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
-    """Read the features, and the target if the file has it; compare what is known of the target with predictions."""
-    agreement = found.reward.agreement
+def read_and_compare(results: Found, path: Source, keep: Sequence[str]) -> Found:
+    """Read the features, and the target if the file has it; compare its known values with predictions."""
+    agreement = results.reward.agreement
     features, target = wanted_features(agreement), wanted_target(agreement)
     header = header_of(path, features or [target])
     _check_kept(keep, header, path)
@@ -129,16 +129,16 @@ def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
     kept = {name: columns[name].to_pylist() for name in keep}
     answers = columns[target.name].to_pylist() if target.name in columns else []
     columns = {want.name: columns[want.name] for want in features}
-    known = [place for place, answer in enumerate(answers) if not is_missing(answer)]
-    found = replace(found, columns=columns, kept=kept)
+    known = [index for index, answer in enumerate(answers) if not is_missing(answer)]
+    results = replace(results, columns=columns, kept=kept)
     if not known:
-        return found
+        return results
     rows = {name: values.take(known) for name, values in columns.items()} if features else None
-    given = [answers[place] for place in known]
-    compared: dict[str, float | int] = {"rows": len(known), "loss": found.reward.loss(rows, given)}
+    given = [answers[index] for index in known]
+    compared: dict[str, float | int] = {"rows": len(known), "loss": results.reward.loss(rows, given)}
     if features and len(known) > 1:
-        compared["score"] = found.reward.score(rows, given)
-    return replace(found, compared=compared)
+        compared["score"] = results.reward.score(rows, given)
+    return replace(results, compared=compared)
 
 
 def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Source) -> None:
@@ -149,38 +149,38 @@ def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Source) -> N
             raise TableError(f"--keep {name!r} is the name of a column of predictions, too; rename it in the data")
 
 
-def _predicted(found: Found) -> Found:
+def _predicted(results: Found) -> Found:
     """Predict every row, with intervals."""
-    reward, columns = found.reward, found.columns
+    reward, columns = results.reward, results.columns
     if reward.agreement.model.estimator_type == "regressor":
-        expected, between = reward.predict(columns, return_interval=found.interval)
+        expected, between = reward.predict(columns, return_interval=results.interval)
         predictions = {"prediction": expected.tolist()}
     else:
         target = reward.agreement.model.target
         assert isinstance(target, LabelColumn)
         positive = target.labels[1]
-        probabilities, between = reward.predict_proba(columns, return_interval=found.interval)
-        place = reward.classes_.tolist().index(positive)
+        probabilities, between = reward.predict_proba(columns, return_interval=results.interval)
+        column = reward.classes_.tolist().index(positive)
         predictions = {
             "prediction": reward.classes_[np.argmax(probabilities, axis=1)].tolist(),
-            f"probability[{positive}]": probabilities[:, place].tolist(),
+            f"probability[{positive}]": probabilities[:, column].tolist(),
         }
     predictions |= {"lower": between[:, 0].tolist(), "upper": between[:, 1].tolist()}
-    return replace(found, predictions=predictions)
+    return replace(results, predictions=predictions)
 
 
 def write_draws(reward: Reward, path: Path) -> None:
-    """Write the draws of the parameters."""
+    """Write the draws of the parameters to a CSV file."""
     try:
         reward.to_csv(path)
     except OSError as error:
         raise MediationError(f"cannot write {str(path)!r}: {error.strerror}; choose another place") from error
 
 
-def show(found: Found, output: Path | None, *, as_json: bool) -> None:
-    """Write predictions, or the summary of a model without features, to a file or to standard output."""
-    table = _summary(found) if found.predictions is None else _inputs(found) | found.predictions
-    reward = found.reward
+def show(results: Found, output: Path | None, *, as_json: bool) -> None:
+    """Write predictions, or the summary of a model if there are none, to a file or to standard output."""
+    table = _summary(results) if results.predictions is None else _inputs(results) | results.predictions
+    reward = results.reward
     if as_json:
         rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
         document = {
@@ -188,31 +188,31 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
             "agreement": reward.agreement.identity,
             "value": {"value": reward.value.value, "error": reward.value.error},
             "converged": reward.posterior.converged,
-            "interval": found.interval,
-            "compared": found.compared,
-            "outside_bounds": outside_bounds(reward.agreement, found.columns),
+            "interval": results.interval,
+            "compared": results.compared,
+            "outside_bounds": outside_bounds(reward.agreement, results.columns),
             "output": str(output) if output else None,
-            "predictions" if found.predictions is not None else "summary": None if output else rows,
+            "predictions" if results.predictions is not None else "summary": None if output else rows,
         }
         if output is not None:
             _write(_rounded(table), output)
         print_json(document)
         return
-    for line in _remarks(found):
+    for line in _remarks(results):
         echo(line, err=True)
     if output is not None:
         _write(_rounded(table), output)
         echo(f"Wrote {output}.", err=True)
-    elif found.predictions is not None:
+    elif results.predictions is not None:
         text = _as_csv(_rounded(table))
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         cells = [[_shown(cell) for cell in row] for row in zip(*table.values(), strict=True)]
-        print_table(Table(_title(found), list(table), cells))
+        print_table(Table(_title(results), list(table), cells))
 
 
-def _remarks(found: Found) -> list[str]:
-    reward = found.reward
+def _remarks(results: Found) -> list[str]:
+    reward = results.reward
     what = f"Reward of {reward.party}"
     if isinstance(reward, HomeModel):
         what = f"Model at home of {reward.party} (reward and {counted(reward.rows, 'own row')}; it must not leave it)"
@@ -223,32 +223,36 @@ def _remarks(found: Found) -> list[str]:
     if not reward.posterior.converged:
         problems = "; ".join(reward.posterior.diagnostics.problems)
         lines.append(f"Warning: its chains have not converged ({problems}); ask the mediator for more draws.")
-    if outside := outside_bounds(reward.agreement, found.columns):
+    if outside := outside_bounds(reward.agreement, results.columns):
         named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in outside.items())
         lines.append(
             f"Warning: outside the agreed bounds: {named}. Nobody released such rows as they are; predictions take the "
             "nearest agreed value."
         )
-    if found.compared is not None:
+    if results.compared is not None:
         score = (
-            f"{reward.agreement.model.score_name} {found.compared['score']:.3f}, " if "score" in found.compared else ""
+            f"{reward.agreement.model.score_name} {results.compared['score']:.3f}, "
+            if "score" in results.compared
+            else ""
         )
-        rows = counted(int(found.compared["rows"]), "row")
+        rows = counted(int(results.compared["rows"]), "row")
         lines.append(
             f"Compared with {reward.agreement.model.target.name} in {rows}: {score}mean negative log probability "
-            f"{found.compared['loss']:.4g}."
+            f"{results.compared['loss']:.4g}."
         )
     return lines
 
 
-def _inputs(found: Found) -> dict[str, list[Any]]:
-    """Columns to keep, then the features, but for one that has the name of a column of predictions."""
-    features = {name: values.to_pylist() for name, values in found.columns.items()}
-    return {name: values for name, values in (found.kept | features).items() if name not in (found.predictions or ())}
+def _inputs(results: Found) -> dict[str, list[Any]]:
+    """Return kept columns, then features, without those named like a column of predictions."""
+    features = {name: values.to_pylist() for name, values in results.columns.items()}
+    return {
+        name: values for name, values in (results.kept | features).items() if name not in (results.predictions or ())
+    }
 
 
 def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Predictions to a thousandth of the width of a typical interval: more digits say nothing."""
+    """Round predictions to a thousandth of a typical interval's width; more digits say nothing."""
     if "prediction" not in table:
         return table
     width = float(np.median(np.subtract(table["upper"], table["lower"])))
@@ -264,10 +268,10 @@ def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
     return {name: [short(name, cell) for cell in cells] for name, cells in table.items()}
 
 
-def _summary(found: Found) -> dict[str, list[Any]]:
-    """Mean and interval of a new observation, if it is a number, and of every parameter."""
-    reward = found.reward
-    tails = [(1 - found.interval) / 2, (1 + found.interval) / 2]
+def _summary(results: Found) -> dict[str, list[Any]]:
+    """Tabulate mean and interval of a new observation, if it is a number, and of every parameter."""
+    reward = results.reward
+    tails = [(1 - results.interval) / 2, (1 + results.interval) / 2]
     table: dict[str, list[Any]] = {"quantity": [], "mean": [], "lower": [], "upper": []}
 
     def add(name: str, mean: float, lower: float, upper: float) -> None:
@@ -277,7 +281,8 @@ def _summary(found: Found) -> dict[str, list[Any]]:
     target = reward.agreement.model.target
     if not (reward.n_features_in_ or isinstance(target, LabelColumn | CategoryColumn)):
         new = reward.sample_predictions(size=OBSERVATIONS)
-        between = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
+        # This method keeps quantiles of counts whole.
+        between = np.quantile(new, tails, method="inverted_cdf").tolist()
         add(f"a new {target.name}", float(new.mean()), *between)
     for name, values in reward.agreement.model.own_units(reward.posterior.draws).items():
         add(name, float(values.mean()), *np.quantile(values, tails).tolist())
@@ -291,10 +296,10 @@ def _summary(found: Found) -> dict[str, list[Any]]:
     return table
 
 
-def _title(found: Found) -> str:
-    model = found.reward.agreement.model
+def _title(results: Found) -> str:
+    model = results.reward.agreement.model
     odds = "; an odds ratio is for one more of a column’s unit" if model.odds_ratios else ""
-    return f"What the model knows of {model.target.name}, mean and {found.interval:.0%} interval in own units{odds}"
+    return f"What the model knows of {model.target.name}, mean and {results.interval:.0%} interval in own units{odds}"
 
 
 def _as_csv(table: dict[str, list[Any]]) -> str:
@@ -318,13 +323,13 @@ def _shown(cell: Any) -> str:
 
 
 def header_of(path: Source, wanted: Sequence[Wanted]) -> tuple[str, ...]:
-    """All columns of a file that has the wanted ones."""
+    """Return all column names of a file that has the wanted columns."""
     with open_table(path, wanted) as table:
         return table.all_columns
 
 
 def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:
-    """Features by name, None for a model that has none, and targets, for `mediate(test=…)`."""
+    """Return features by name (None if the model has none) and targets, for `mediate(test=…)`."""
     features, target = wanted_features(agreement), wanted_target(agreement)
     columns = read_columns(path, [*features, target])
     answers = columns.pop(target.name).to_pylist()

@@ -1,4 +1,4 @@
-"""Options of a settlement, the same for files and for a service: each is spelt once, here."""
+"""Options of a settlement, shared by the commands for files and for a service: each is spelt once, here."""
 
 import functools
 import inspect
@@ -41,7 +41,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def settlement_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command options for some settings, which it gets as one: its parameter `settings`.
+    """Give a command options for some settings, which it receives as a single parameter, `settings`.
 
     A value that cannot be used is refused before the command begins.
     """
@@ -53,11 +53,11 @@ def settlement_options(*names: str) -> Callable[[Callable[..., None]], Callable[
             command(settings=SettlementSettings.of(None, chosen), **given)
 
         parameters: list[inspect.Parameter] = []
-        for one in inspect.signature(command).parameters.values():
-            parameters += map(_parameter, names) if one.name == "settings" else [one]
-        keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        for parameter in inspect.signature(command).parameters.values():
+            parameters += map(_parameter, names) if parameter.name == "settings" else [parameter]
+        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         run.__signature__ = inspect.Signature(keyword, return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in keyword} | {"return": None}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword} | {"return": None}
         return run
 
     return decorate
@@ -72,7 +72,7 @@ def _parameter(name: str) -> inspect.Parameter:
 
 
 def _read(name: str, value: Any) -> Any:
-    """A setting from what the user wrote; whether it can be used is for `SettlementSettings` to say."""
+    """Parse a setting as the user wrote it; `SettlementSettings` decides if it can be used."""
     if name == "teams":
         return [names.split(",") for names in value] if value else None
     if name == "rho" and value not in (None, "max"):

@@ -1,4 +1,4 @@
-"""How a settlement is shown on a terminal."""
+"""A settlement's tables and remarks, for a terminal."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from equipoise.report import tables
 
 
 def show_settlement(settlement: Settlement) -> None:
-    """Print tables of what was decided, and the audit."""
+    """Print tables of the decisions and of the audit."""
     awards = settlement.awards
     errors = tables.errors(settlement.agreement.model, settlement.errors, tables.yardstick(settlement))
     losses = {party: award.losses for party, award in awards.items() if award.losses}
@@ -39,18 +39,19 @@ def show_settlement(settlement: Settlement) -> None:
     for remark in settlement.remarks:
         print_lines(f"worth a look: {remark.message}", bullet=True)
     echo()
-    for one in settlement.deviations:
-        print_alarm(f"The agreement was not kept: {one.words}.")
+    for deviation in settlement.deviations:
+        print_alarm(f"The agreement was not kept: {deviation.words}.")
 
 
 def _bounds(settlement: Settlement) -> list[str]:
-    """What is to be said beside the tables."""
+    """Return remarks that belong beside the tables."""
     bounds = [
         f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
         f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
         f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
     ]
-    if settlement.shapley_repair > 1:  # by a version up to 0.6
+    # Versions up to 0.6 repaired negative Shapley values.
+    if settlement.shapley_repair > 1:
         bounds.append(
             "a negative Shapley value was repaired: contributions to nobody count "
             f"{settlement.shapley_repair:.2f} times as much"
@@ -66,24 +67,24 @@ def _bounds(settlement: Settlement) -> list[str]:
 
 
 def show_sweep(settlement: Settlement) -> None:
-    """Print everybody's target at several fairness exponents, and the error of a model worth that."""
+    """Print everybody's target at several fairness exponents, and the error of a model of that value."""
     print_table(tables.sweep(settlement))
     if errors := tables.errors_by_exponent(settlement):
         print_table(errors)
 
 
 def sweep(settlement: Settlement) -> list[dict[str, Any]]:
-    """Everybody's target at several fairness exponents, errors, and who would be worse off than alone, plainly."""
+    """Return targets, errors and who would be worse off than alone at several fairness exponents, for `--json`."""
     return [
         {"rho": rho, "targets": targets, "errors": settlement.errors_at(rho), "worse_off_than_alone": worse}
         for rho, targets, worse in tables.exponents(settlement)
     ]
 
 
-def show_other_priors(found: dict[str, UnderPrior]) -> None:
-    """Print who brings and gets how much under each prior."""
-    print_table(tables.under_other_priors(found))
-    orders = {name: " > ".join(one.order) for name, one in found.items()}
+def show_other_priors(by_prior: dict[str, UnderPrior]) -> None:
+    """Print what each party contributes and gets under each prior."""
+    print_table(tables.under_other_priors(by_prior))
+    orders = {name: " > ".join(valued.order) for name, valued in by_prior.items()}
     if len(set(orders.values())) == 1:
         print_lines(f"the order of the parties does not depend on it: {next(iter(orders.values()))}", bullet=True)
     else:
@@ -92,11 +93,11 @@ def show_other_priors(found: dict[str, UnderPrior]) -> None:
     echo()
 
 
-def show_what_if(found: WhatIf) -> None:
-    """What would have been."""
-    changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())
+def show_what_if(answer: WhatIf) -> None:
+    """Print the what-if comparison."""
+    changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in answer.changes.items())
     table = Table(
-        f"What if: {changed}. Values in nats, as settled → as it would be, mean of {found.realisations} draws of the "
+        f"What if: {changed}. Values in nats, as settled → as it would be, mean of {answer.realisations} draws of the "
         "noise",
         ("party", "epsilon", "alone", "Shapley value", "target"),
         [
@@ -107,16 +108,16 @@ def show_what_if(found: WhatIf) -> None:
                 _moved(before.shapley, after.shapley),
                 _moved(before.target, after.target),
             )
-            for party, before, after in ((name, found.before[name], found.after[name]) for name in found.before)
+            for party, before, after in ((name, answer.before[name], answer.after[name]) for name in answer.before)
         ],
     )
     print_table(table)
     print_lines(
-        f"all together: {found.team_before.value:.2f} → {found.team_after.value:.2f} ± {found.team_after.error:.2f} "
-        f"nats; fairness exponent {_change(found.rho_before, found.rho_after, '.3g')}",
+        f"all together: {answer.team_before.value:.2f} → {answer.team_after.value:.2f} ± {answer.team_after.error:.2f} "
+        f"nats; fairness exponent {_change(answer.rho_before, answer.rho_after, '.3g')}",
         bullet=True,
     )
-    for note in found.notes:
+    for note in answer.notes:
         print_lines(note, bullet=True)
     echo()
 

@@ -56,12 +56,12 @@ def verify(
     """
     if noise_secret is not None and not again:
         raise typer.BadParameter("it is used to settle anew; add --again.", param_hint="--noise-secret")
-    given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]
+    given = [("EXPORT", export), *(("--receipt", file) for file in receipt or ())]
     given += [] if noise_secret is None else [("--noise-secret", noise_secret)]
-    for name, path in (*given, *(("--reward", one) for one in reward or ())):
+    for name, path in (*given, *(("--reward", file) for file in reward or ())):
         if not exists(path):
             raise typer.BadParameter(f"there is no file {str(path)!r}; nothing was checked.", param_hint=name)
-    found = check_export(
+    checks = check_export(
         export,
         service=service,
         receipts=receipt or (),
@@ -69,11 +69,11 @@ def verify(
         again=again,
         noise_secret=None if noise_secret is None else _read_secret(noise_secret),
     )
-    failed = [check for check in found if check.outcome == "failed"]
+    failed = [check for check in checks if check.outcome == "failed"]
     if as_json:
-        print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in found]})
+        print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in checks]})
     else:
-        for check in found:
+        for check in checks:
             echo(f"{check.outcome:16}{check.title}")
             if check.message and check.outcome == "ok":
                 echo(f"{'':16}{check.message}")
@@ -83,7 +83,7 @@ def verify(
         raise VerificationError(failed[0].message + remedy)
     if not as_json:
         echo("The export is consistent.")
-    if unrepeated := [check for check in found if check.outcome == "not repeatable"]:
+    if unrepeated := [check for check in checks if check.outcome == "not repeatable"]:
         raise RepetitionError(f"not everything could be repeated: {unrepeated[0].message}")
 
 

@@ -1,5 +1,5 @@
 """Noise-aware posteriors for any scenario.
 
-`infer.py` is the way in for users; `batch.py` samples batches of scenarios on plain arrays and, with everything below
+`infer.py` is the users' entry point; `batch.py` samples batches of scenarios on plain arrays and, with everything below
 it, needs only NumPy and SciPy. The paper's Gibbs sampler, which needs JAX, comes with `equipoise-paper`.
 """

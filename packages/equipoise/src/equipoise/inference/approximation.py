@@ -1,8 +1,9 @@
 """Approximate divergences of many coalitions' posteriors from the prior, at a few milliseconds each.
 
-The covariance of a row is held at that of everybody's mode, so that one decomposition diagonalises the releases of all
-parties: what a coalition observed is a sum over its members (`pooling.py`). From everybody's mode a few scoring steps
-lead to about where a coalition's is, and the normal distribution there has a divergence in closed form.
+The covariance of a row is held fixed at the mode of the grand coalition, so that one decomposition diagonalises the
+releases of all parties: what a coalition observed is a sum over its members (`pooling.py`). From the grand coalition's
+mode a few scoring steps lead close to the coalition's own, and the normal distribution there has a divergence in closed
+form.
 """
 
 from collections.abc import Callable
@@ -16,20 +17,20 @@ from equipoise._util.cores import one_core_each
 from equipoise.inference.mode import Mode, Problem, find_mode
 from equipoise.inference.pooling import SMALLEST_SHARE, Pooled, Releases
 
-SCORING_STEPS = 2  # from everybody's mode; more bring approximations no nearer to sampled divergences
+SCORING_STEPS = 2  # from the grand coalition's mode; more steps do not improve the approximation
 
 
 class Expansion(NamedTuple):
-    """Everybody's mode, and approximate problems of coalitions, given who is in [parties]."""
+    """The grand coalition's mode, and a function from memberships [parties] to approximate problems of coalitions."""
 
     centre: Floats
     problem_of: Callable[[NDArray[np.bool_]], Problem]
 
 
 class Parts(NamedTuple):
-    """What each release adds to the pooled observation of a coalition, in a basis that makes it diagonal.
+    """The contributions of each release to a coalition's pooled observation, in a basis that makes it diagonal.
 
-    `vectors` [entries, entries] is the basis, `precision` and `natural` [parties, entries] are what is added.
+    `vectors` [entries, entries] is the basis; `precision` and `natural` [parties, entries] are the contributions.
     """
 
     vectors: Floats
@@ -38,7 +39,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, releases: Releases, row_covariance: Floats) -> "Parts":
-        """Take releases apart, given the covariance of a row."""
+        """Decompose releases, given the covariance of a row."""
         root = np.sqrt(releases.shape)
         values, vectors = np.linalg.eigh(row_covariance / np.outer(root, root))
         values = np.maximum(values, SMALLEST_SHARE * values[-1])
@@ -61,7 +62,8 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
         try:
             return divergence_at(find_mode(expansion.problem_of(inside), expansion.centre, steps=SCORING_STEPS))
         except np.linalg.LinAlgError:
-            return 0.0  # sums that double precision cannot resolve: a control variate may be any number
+            # Double precision cannot resolve these sums. A control variate may be any number.
+            return 0.0
 
     def divergences(inside: NDArray[np.bool_]) -> Floats:
         with one_core_each():
@@ -71,6 +73,6 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
 
 
 def divergence_at(mode: Mode) -> float:
-    """Divergence from N(0, I) of the normal distribution that a mode and its root stand for."""
+    """Return the divergence from N(0, I) of the normal distribution given by a mode and its root."""
     spread = float(np.sum(mode.root**2) + mode.centre @ mode.centre) - len(mode.centre)
     return 0.5 * spread - float(np.linalg.slogdet(mode.root)[1])

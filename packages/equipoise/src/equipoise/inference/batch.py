@@ -1,4 +1,4 @@
-"""Sample a batch of scenarios from what was released, side by side."""
+"""A sampler of batches of scenarios, which run side by side."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from equipoise.inference.scenario import Rule
 
 
 class Asked(NamedTuple):
-    """One scenario: members, κ, τ by party, the unit noise that τ scales, and how many draws to make by which seed."""
+    """A scenario to sample: members, κ, τ by party, the unit noise that τ scales, the number of draws, the seed."""
 
     member: Floats
     kappa: float
@@ -30,15 +30,15 @@ class Asked(NamedTuple):
 
 
 class Sampler(Protocol):
-    """Samples posteriors of an agreed model, whose entries it takes in an order of its own."""
+    """A sampler of an agreed model's posteriors, which takes entries in an order of its own."""
 
     @property
     def order(self) -> "slice | NDArray[np.intp]":
-        """Return the place of each entry of this order in the statistic."""
+        """The index in the statistic of each entry of this order."""
 
     @property
     def most_weighted(self) -> int:
-        """Coordinates, beyond which importance weights are not tried."""
+        """The number of coordinates beyond which importance weights are not tried."""
 
     def sample(
         self, releases: Releases, rng: np.random.Generator, draws: int, *, power: float = 1.0, sampling: float = 1.0
@@ -46,14 +46,14 @@ class Sampler(Protocol):
         """Sample the posterior given releases; `power` and `sampling` temper it by the two rules."""
 
     def build_problem(self, releases: Releases, *, start: Floats | None = None) -> tuple[Problem, Mode]:
-        """Find the mode of the posterior, perhaps from a start near it, and its density around there."""
+        """Return the density of the posterior around its mode, and the mode, perhaps searched from a start near it."""
 
     def expand(self, releases: Releases) -> Expansion:
         """Prepare approximations of the posteriors of all coalitions of these releases."""
 
 
 def releases_of(sums: ReleasedSums, asked: Asked, order: "slice | NDArray[np.intp]") -> Releases:
-    """Take a scenario's releases, with the noise that it adds; its shape is the same for all parties."""
+    """Return a scenario's releases, with the noise that it adds; its shape is the same for all parties."""
     inside = asked.member > 0
     tau = asked.tau[inside][:, None]
     statistic, added = sums.statistic[inside], sums.added[inside]
@@ -72,23 +72,23 @@ def sample_batch(
     *,
     processes: int | None = None,
 ) -> None:
-    """Sample every scenario of a batch, and hand each over as soon as it is there.
+    """Sample every scenario of a batch, and pass each sample to `finished` as soon as it is ready.
 
     By default threads share the work. `processes` are used if a number is given, or if `joblib.parallel_config` is set.
     """
     if (processes is None and is_configured()) or (processes is not None and processes > 1 and len(batch) > 1):
-        for place, sample in spread(sample_one, [(sampler, sums, asked, rule) for asked in batch], processes):
-            finished(place, sample)
+        for index, sample in spread(sample_one, [(sampler, sums, asked, rule) for asked in batch], processes):
+            finished(index, sample)
         return
     # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
     number = min(processes or usable_cores(), len(batch))
     with one_core_each(), ThreadPoolExecutor(number) as pool:
-        for place, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
-            finished(place, sample)
+        for index, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
+            finished(index, sample)
 
 
 class Approximator:
-    """Approximates what scenarios much like each other are worth, beginning at the mode of the one before."""
+    """An approximation of the values of similar scenarios, each search starting at the previous mode."""
 
     def __init__(self, sampler: Sampler, sums: ReleasedSums) -> None:
         self._sampler, self._sums = sampler, sums
@@ -96,7 +96,7 @@ class Approximator:
 
     @one_core_each()
     def divergence(self, asked: Asked) -> float:
-        """Divergence from the prior of the normal distribution at the mode; NaN where there is no such mode."""
+        """Return the divergence of the normal approximation at the mode; NaN if there is no such mode."""
         releases = releases_of(self._sums, asked, self._sampler.order)
         try:
             _, mode = self._sampler.build_problem(releases, start=self._centre)

@@ -8,7 +8,7 @@ from equipoise.errors import InferenceError
 
 
 def repaired(matrix: Floats, *, fixed: list[int], least: float = 1e-9) -> Floats:
-    """The second-moment matrix with negative eigenvalues removed, and the public diagonal entries as they were.
+    """Remove negative eigenvalues of a second-moment matrix, keeping the public diagonal entries as they were.
 
     Removing negative eigenvalues only adds to the diagonal, so scaling rows and columns down restores the public
     entries and keeps the matrix positive semi-definite. Before that, no eigenvalue is below a share `least` of the
@@ -23,7 +23,7 @@ def repaired(matrix: Floats, *, fixed: list[int], least: float = 1e-9) -> Floats
 
 
 def check_possible(remainder: float, total: float, what: str) -> None:
-    """Refuse statistics that no rows have: what the means leave of a sum of squares would be negative."""
+    """Refuse statistics that no rows have: the rest of a sum of squares beyond the means would be negative."""
     if not remainder >= -1e-9 * abs(total):
         raise InferenceError(
             f"these cannot be the exact statistics of any rows: the {what} are smaller than the sums of the same rows "
@@ -35,9 +35,10 @@ def check_possible(remainder: float, total: float, what: str) -> None:
 def normal_gamma_divergence(
     values: Floats, variance: Floats, mean0: Floats, precision0: Floats, shape0: float, scale0: float
 ) -> float:
-    """Fit σ² ~ InvGamma(a, b), values | σ² ~ N(m, σ² V), and its divergence from the prior with V₀⁻¹ = `precision0`.
+    """Fit σ² ~ InvGamma(a, b), values | σ² ~ N(m, σ² V); return its divergence from a prior of that family.
 
-    KL = ½(tr(V₀⁻¹V) − d + log|V₀|/|V| + (a/b)(m − m₀)ᵀV₀⁻¹(m − m₀)) + KL of the gamma distributions of 1/σ².
+    With V₀⁻¹ = `precision0` of the prior, KL = ½(tr(V₀⁻¹V) − d + log|V₀|/|V| + (a/b)(m − m₀)ᵀV₀⁻¹(m − m₀)) + KL of the
+    gamma distributions of 1/σ².
     """
     weight = 1 / variance
     mean = weight @ values / weight.sum()
@@ -52,7 +53,7 @@ def normal_gamma_divergence(
 
 
 def fit_gamma(values: Floats) -> tuple[float, float]:
-    """Shape and rate of the gamma distribution that fits best: log a − ψ(a) = log mean − mean log, by Newton in 1/a."""
+    """Return shape and rate of the best-fitting gamma: log a − ψ(a) = log mean − mean log, by Newton in 1/a."""
     gap = float(np.log(values.mean()) - np.log(values).mean())
     shape = (3 - gap + np.sqrt((gap - 3) ** 2 + 24 * gap)) / (12 * gap)
     for _ in range(20):
@@ -64,7 +65,7 @@ def fit_gamma(values: Floats) -> tuple[float, float]:
 
 
 def gamma_divergence(shape: float, rate: float, shape0: float, rate0: float) -> float:
-    """KL of Gamma(shape, rate) from Gamma(shape0, rate0)."""
+    """Return KL of Gamma(shape, rate) from Gamma(shape0, rate0)."""
     return float(
         (shape - shape0) * special.digamma(shape)
         - special.gammaln(shape)
@@ -75,7 +76,7 @@ def gamma_divergence(shape: float, rate: float, shape0: float, rate0: float) -> 
 
 
 def fit_dirichlet(probabilities: Floats) -> Floats:
-    """Concentrations that fit best: ψ(aₖ) − ψ(Σa) = mean log pₖ, by Newton's method (Minka 2000)."""
+    """Return the best-fitting concentrations: ψ(aₖ) − ψ(Σa) = mean log pₖ, by Newton's method (Minka 2000)."""
     logs = np.log(np.maximum(probabilities, 1e-300)).mean(axis=0)
     mean, square = probabilities.mean(axis=0), (probabilities**2).mean(axis=0)
     first = np.argmax(mean)
@@ -97,7 +98,7 @@ def fit_dirichlet(probabilities: Floats) -> Floats:
 
 
 def dirichlet_divergence(concentrations: Floats, others: Floats) -> float:
-    """KL of Dirichlet(concentrations) from Dirichlet(others)."""
+    """Return KL of Dirichlet(concentrations) from Dirichlet(others)."""
     total = concentrations.sum()
     return float(
         special.gammaln(total)

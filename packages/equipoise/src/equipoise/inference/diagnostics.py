@@ -1,13 +1,13 @@
-"""Can these draws be relied on? R̂, effective sample sizes, BFMI, divergences, acceptance.
+"""Diagnostics of draws: R̂, effective sample sizes, BFMI, divergences, acceptance.
 
 R̂ and ESS are the rank-normalised ones of Vehtari et al. (2021), as in Stan and ArviZ (which the tests compare with),
 computed for all coordinates at once: a posterior with a thousand coordinates is checked in a second.
 
 Split-R̂ compares half chains, so that many short chains never pass it, however many draws they have together. They are
-compared by *superchains*, whose chains began at the same place: nested R̂ (Margossian et al. 2024). What a superchain
-still remembers of its beginning is common to its chains and does not average out, whereas their noise does. A drift
-that all superchains share is noticed as split-R̂ notices it: the first halves of all chains are compared with the
-second halves.
+compared by *superchains*, whose chains began at the same point: nested R̂ (Margossian et al. 2024). What a superchain
+still remembers of its start is common to its chains and does not average out, whereas their noise does. A drift that
+all superchains share is noticed as split-R̂ notices it: the first halves of all chains are compared with the second
+halves.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -34,25 +34,25 @@ GRADIENTS_PER_DRAW = 160
 FEWEST_DRAWS = 5_120
 BROKEN_SHARE = 0.5
 GAVE_UP = "the sampler gave up"
-SUPERCHAINS = 8  # that many chains are compared by
-MANY = 4  # chains in a superchain, at least
-AT_ONCE = 128  # coordinates to look at
-SETTLED = 0.2  # of the variance, between superchains of one round, and of the deviation, between rounds
-LONG = 100  # draws of a chain, which has surely moved if it can
+SUPERCHAINS = 8  # number of groups in which chains are compared
+MANY = 4  # fewest chains in a superchain
+AT_ONCE = 128  # coordinates to check at a time
+SETTLED = 0.2  # largest share: of the variance between superchains, and of the deviation between rounds
+LONG = 100  # draws within which a chain has moved if it can
 
 
 def superchains_of(chains: int) -> int:
-    """Groups of chains that begin at one place and are compared with each other; few chains are all by themselves."""
+    """Return the number of groups of chains that begin at a common point; of few chains each is a group."""
     return SUPERCHAINS if chains % SUPERCHAINS == 0 and chains >= MANY * SUPERCHAINS else chains
 
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """How well the chains of one scenario agree.
+    """Measures of agreement between the chains of a scenario.
 
-    `rhat`, `ess_bulk` and `ess_tail` have one number per coordinate of the kept chains; `bfmi` one per chain, which
-    is its superchain's, before any were dropped. Independent draws, as of the baselines, have no chains to compare.
-    `tail_shape` is that of importance weights, where draws come from such.
+    `rhat`, `ess_bulk` and `ess_tail` have one number per coordinate of the kept chains; `bfmi` one per chain, which is
+    its superchain's, before any were dropped. Independent draws, as of the baselines, have no chains to compare.
+    `tail_shape` is that of importance weights, if draws were made by them.
     """
 
     draws: int
@@ -69,17 +69,17 @@ class Diagnostics:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What speaks against relying on the draws, in words; empty if nothing does."""
-        found = self._disagreements()
+        """The reasons against relying on the draws, in words; empty if there are none."""
+        reasons = self._disagreements()
         if self.diverged:
-            found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
-        if found and self.hopeless:
-            found.append(f"{GAVE_UP} after {self.gradients:,} gradients, since more draws would not help")
-        return tuple(found)
+            reasons.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
+        if reasons and self.hopeless:
+            reasons.append(f"{GAVE_UP} after {self.gradients:,} gradients, since more draws would not help")
+        return tuple(reasons)
 
     @property
     def hopeless(self) -> bool:
-        """Whether the budget of gradients is spent, or most trajectories broke: more draws cannot be expected to help.
+        """True if the budget of gradients is spent, or most trajectories broke: more draws are not expected to help.
 
         It says nothing about draws that have converged.
         """
@@ -87,38 +87,38 @@ class Diagnostics:
         return spent or self.divergences > BROKEN_SHARE * self.transitions
 
     def _disagreements(self) -> list[str]:
-        found = []
+        reasons = []
         if not np.all(np.isfinite(self.rhat)) or np.max(self.rhat) >= RHAT_LIMIT:
-            found.append(f"R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
+            reasons.append(f"R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
-            found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
+            reasons.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
         if self.tail_shape is not None and not self.tail_shape < TAIL_SHAPE_LIMIT:
-            found.append(
+            reasons.append(
                 f"the tail of the importance weights has a shape of {self.tail_shape:.2f}, not below {TAIL_SHAPE_LIMIT}"
             )
         if self.bfmi is not None and len(self.dropped_chains) > len(self.bfmi) / 2:
-            found.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
-        return found
+            reasons.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
+        return reasons
 
     @property
     def mixed(self) -> bool:
-        """Whether the chains agree; longer ones would not be better."""
+        """True if the chains agree, so that longer ones are not needed."""
         return not self._disagreements()
 
     @property
     def transitions(self) -> int:
-        """Draws made, kept or not."""
+        """The number of draws made, kept or not."""
         return self.draws * self.thin
 
     @property
     def diverged(self) -> bool:
-        """Whether more trajectories broke than can be put down to bad luck."""
+        """True if more trajectories broke than bad luck explains."""
         return self.divergences > DIVERGENT_SHARE_LIMIT * self.transitions
 
     @property
     def converged(self) -> bool:
-        """Whether the draws can be relied on."""
+        """True if the draws can be relied on."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -128,9 +128,9 @@ class Diagnostics:
 
 
 def settled(before: Floats, after: Floats, superchains: int) -> bool:
-    """Whether two rounds of warm-up [chains, draws, coordinates] are alike, and the later one's superchains.
+    """Return whether two rounds of warm-up [chains, draws, coordinates] are alike, and the later round's superchains.
 
-    It only says when to begin to keep draws; whether these can be relied on is asked of the draws.
+    This only decides when the sampler begins to keep draws; `diagnose` judges the draws themselves.
     """
     if not (np.all(np.isfinite(before)) and np.all(np.isfinite(after))):
         return False
@@ -151,10 +151,10 @@ def diagnose(
     gradients: int = 0,
     superchains: int | None = None,
 ) -> tuple[Diagnostics, NDArray[np.intp]]:
-    """Diagnose draws [chains, draws, coordinates]; also return which chains to keep.
+    """Diagnose draws [chains, draws, coordinates]; also return the indices of chains to keep.
 
-    `energy` and `divergent` [chains, iterations] are of every transition, thinned or not. Chains are compared by so
-    many superchains, which are kept or dropped as a whole; by default each is one.
+    `energy` and `divergent` [chains, iterations] are of every transition, thinned or not. Chains are compared by
+    `superchains` groups, which are kept or dropped as a whole; by default each chain is its own group.
     """
     groups = superchains or len(coordinates)
     size = len(coordinates) // groups
@@ -184,53 +184,54 @@ def diagnose(
 
 
 def independent(draws: int, coordinates: int) -> Diagnostics:
-    """Diagnostics of independent draws."""
+    """Return the diagnostics of independent draws."""
     ones = np.ones(coordinates)
     return Diagnostics(draws=draws, rhat=ones, ess_bulk=draws * ones, ess_tail=draws * ones)
 
 
 def bfmi(energy: Floats) -> Floats:
-    """Estimated Bayesian fraction of missing information of superchains, from energies [superchains, chains, draws]."""
+    """Estimate the Bayesian fraction of missing information, from energies [superchains, chains, draws]."""
     steps = np.mean(np.diff(energy, axis=2) ** 2, axis=(1, 2))
     spread = np.var(energy, axis=(1, 2))
     return np.where(spread > 0, steps / np.where(spread > 0, spread, 1.0), 0.0)
 
 
 def rhat(draws: Floats) -> Floats:
-    """Rank-normalised split-R̂ [coordinates]: the larger of the one for location and the one for scale."""
+    """Return rank-normalised split-R̂ [coordinates]: the larger of the one for location and the one for scale."""
     return _split_rhat(_ranked(draws))
 
 
 def nested_rhat(draws: Floats, superchains: int) -> Floats:
-    """Rank-normalised nested R̂ [coordinates], between superchains and between halves, of location and of scale."""
+    """Return rank-normalised nested R̂ [coordinates], between superchains and halves, of location and of scale."""
     return _nested_rhat(_ranked(draws), superchains)
 
 
 def ess_mean(draws: Floats) -> Floats:
-    """Effective sample size for the mean itself [coordinates]."""
+    """Return the effective sample size for the mean itself [coordinates]."""
     return _ess(_split(_by_coordinate(draws)))
 
 
 def ess_bulk(draws: Floats) -> Floats:
-    """Effective sample size in the middle of the distribution [coordinates]."""
+    """Return the effective sample size in the middle of the distribution [coordinates]."""
     return _ess_bulk(_ranked(draws))
 
 
 def ess_tail(draws: Floats) -> Floats:
-    """Effective sample size of the 5 % and 95 % quantiles, the smaller of the two [coordinates]."""
+    """Return the effective sample size of the 5 % and 95 % quantiles, the smaller of the two [coordinates]."""
     return _ess_tail(_ranked(draws))
 
 
 def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, Floats]:
-    """R̂ and both effective sample sizes of draws [chains, draws, coordinates].
+    """Return R̂ and both effective sample sizes of draws [chains, draws, coordinates].
 
-    Coordinates are looked at some at a time, in threads: sorting thousands of them takes longer than drawing them did.
+    Threads check some coordinates at a time: sorting thousands of them takes longer than drawing them did.
     """
 
     def check(first: int) -> tuple[Floats, Floats, Floats]:
         part = _ranked(draws[:, :, first : first + AT_ONCE])
         compared = _split_rhat(part) if superchains is None else _nested_rhat(part, superchains)
-        finite = np.isfinite(draws[:, :, first : first + AT_ONCE]).all(axis=(0, 1))  # others have ranks like any number
+        # Values that are not finite would get ranks like others.
+        finite = np.isfinite(draws[:, :, first : first + AT_ONCE]).all(axis=(0, 1))
         compared = np.where(finite, compared, np.nan)
         return compared, _ess_bulk(part), _ess_tail(part)
 
@@ -238,39 +239,38 @@ def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, 
     if len(places) == 1:
         return check(0)
     with ThreadPoolExecutor(usable_cores()) as pool:
-        found = list(pool.map(check, places))
-    rhats, bulk, tail = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        results = list(pool.map(check, places))
+    rhats, bulk, tail = (np.concatenate(parts) for parts in zip(*results, strict=True))
     return rhats, bulk, tail
 
 
 def _by_coordinate(draws: Floats) -> Floats:
-    """Draws [chains, draws, coordinates] as [coordinates, chains, draws], each coordinate's in one piece of memory."""
+    """Rearrange draws [chains, draws, coordinates] as contiguous [coordinates, chains, draws]."""
     return np.ascontiguousarray(np.moveaxis(draws, 2, 0))
 
 
 def _split(draws: Floats) -> Floats:
-    """Each chain as two half chains."""
+    """Split each chain into two half chains."""
     half = draws.shape[2] // 2
     return np.concatenate([draws[..., :half], draws[..., draws.shape[2] - half :]], axis=1)
 
 
 class _Ranked(NamedTuple):
-    """Draws of coordinates, and what follows from their order; all [coordinates, chains, draws]."""
+    """Normal scores of draws and of distances from the median, and tail masks; all [coordinates, chains, draws]."""
 
     normal: Floats  # normal scores of ranks
-    folded: Floats  # of the ranks of distances from the median
-    low: NDArray[np.bool_]  # in the lowest twentieth
-    not_high: NDArray[np.bool_]  # in the other nineteen
+    folded: Floats  # normal scores of the ranks of distances from the median
+    low: NDArray[np.bool_]  # True in the lowest twentieth
+    not_high: NDArray[np.bool_]  # True in the lowest nineteen twentieths
 
 
 def _ranked(draws: Floats) -> _Ranked:
     """Rank draws [chains, draws, coordinates]. Ties, which only rejected steps make, are broken by order.
 
-    Everything follows from sorting once: sorted draws are two runs by their distance from the median, which a stable
-    sort merges.
+    A single sort suffices: sorted draws are two runs by their distance from the median, which a stable sort merges.
     """
-    found = _by_coordinate(draws)
-    flat = found.reshape(len(found), -1)
+    by_coordinate = _by_coordinate(draws)
+    flat = by_coordinate.reshape(len(by_coordinate), -1)
     number = flat.shape[1]
     scores = scipy.special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
     order = np.argsort(flat, axis=1, kind="stable")
@@ -281,18 +281,23 @@ def _ranked(draws: Floats) -> _Ranked:
     np.put_along_axis(normal, order, scores[None], axis=1)
     np.put_along_axis(folded, by_distance, scores[None], axis=1)
     low, high = (_quantile(ordered, share)[:, None, None] for share in (0.05, 0.95))
-    return _Ranked(normal.reshape(found.shape), folded.reshape(found.shape), found <= low, found <= high)
+    return _Ranked(
+        normal.reshape(by_coordinate.shape),
+        folded.reshape(by_coordinate.shape),
+        by_coordinate <= low,
+        by_coordinate <= high,
+    )
 
 
 def _quantile(ordered: Floats, share: float) -> Floats:
-    """Quantile of each row of sorted numbers."""
-    place = share * (ordered.shape[1] - 1)
-    below = int(place)
-    return np.asarray(ordered[:, below] + (place - below) * (ordered[:, below + 1] - ordered[:, below]))
+    """Return a quantile of each row of sorted numbers."""
+    position = share * (ordered.shape[1] - 1)
+    below = int(position)
+    return np.asarray(ordered[:, below] + (position - below) * (ordered[:, below + 1] - ordered[:, below]))
 
 
 def _split_rhat(draws: _Ranked) -> Floats:
-    return np.maximum(*(_plain_rhat(_split(one)) for one in (draws.normal, draws.folded)))
+    return np.maximum(*(_plain_rhat(_split(scores)) for scores in (draws.normal, draws.folded)))
 
 
 def _plain_rhat(draws: Floats) -> Floats:
@@ -304,12 +309,13 @@ def _plain_rhat(draws: Floats) -> Floats:
 
 
 def _nested_rhat(draws: _Ranked, superchains: int) -> Floats:
-    return np.maximum(*(_plain_nested_rhat(one, superchains) for one in (draws.normal, draws.folded)))
+    return np.maximum(*(_plain_nested_rhat(scores, superchains) for scores in (draws.normal, draws.folded)))
 
 
 def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
     coordinates, _, length = draws.shape
-    if superchains == 1:  # nothing to compare it with, where all others were dropped
+    # If all other superchains were dropped, there is nothing to compare.
+    if superchains == 1:
         return np.full(coordinates, np.nan)
     half = length // 2
     halves = np.stack([draws[..., :half].mean(axis=(1, 2)), draws[..., length - half :].mean(axis=(1, 2))])
@@ -325,11 +331,11 @@ def _ess_bulk(draws: _Ranked) -> Floats:
 
 
 def _ess_tail(draws: _Ranked) -> Floats:
-    return np.minimum(*(_ess(_split(one.astype(float))) for one in (draws.low, draws.not_high)))
+    return np.minimum(*(_ess(_split(tail.astype(float))) for tail in (draws.low, draws.not_high)))
 
 
 def _ess(draws: Floats) -> Floats:
-    """Effective sample size by Geyer's initial monotone sequence over all chains."""
+    """Return the effective sample size by Geyer's initial monotone sequence over all chains."""
     _, chains, length = draws.shape
     covariance = _autocovariance(draws)  # [coordinates, lags], biased, the mean of all chains
     within = covariance[:, 0] * length / (length - 1)
@@ -345,13 +351,14 @@ def _ess(draws: Floats) -> Floats:
     monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=1)
     time = -1 + 2 * np.sum(monotone, axis=1)
     size = chains * length
-    time = np.maximum(time, 1 / np.log10(size))  # very antithetic chains are not believed further
+    # The estimate is limited for very antithetic chains.
+    time = np.maximum(time, 1 / np.log10(size))
     constant = np.ptp(draws, axis=(1, 2)) == 0
     return np.where(constant, float(size), size / time)
 
 
 def _autocovariance(draws: Floats) -> Floats:
-    """By lag, the mean of all chains' [coordinates, lags]: their spectra are added before they are transformed back."""
+    """Return the chains' mean autocovariance [coordinates, lags], from the mean of their spectra."""
     length = draws.shape[2]
     padded = scipy.fft.next_fast_len(2 * length, real=True)
     spectrum = scipy.fft.rfft(draws - draws.mean(axis=2, keepdims=True), padded, axis=2)

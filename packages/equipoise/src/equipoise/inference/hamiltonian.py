@@ -1,12 +1,12 @@
 """Hamiltonian Monte Carlo with many chains at once, for posteriors whose importance weights are too uneven.
 
-Chains move where the posterior is about N(0, I): around the mode, scaled by the information there and, from the second
-round of warm-up on, by the covariance of all chains. Steps are of random length, and long enough for four fifths of the
-proposals to be accepted; a trajectory has as many as take it to where the posterior's width has been crossed. Chains
+Chains move in coordinates where the posterior is about N(0, I): around the mode, scaled by the information there and,
+from the second round of warm-up on, by the covariance of all chains. Steps are of random length, and long enough for
+four fifths of the proposals to be accepted; a trajectory has enough of them to cross the posterior's width. Chains
 begin at points of the importance sampler, in as many groups as nested R̂ compares, and warm-up ends when they agree.
 
-Slopes may be approximate. Any field of slopes that depends on the position alone makes trajectories that can be
-reversed and keep volumes, so that accepting their ends by the exact density leaves the posterior as it is.
+Slopes may be approximate. Any field of slopes that depends on the position alone makes trajectories that are reversible
+and preserve volume, so that accepting their ends by the exact density leaves the posterior invariant.
 """
 
 from collections.abc import Callable
@@ -19,29 +19,29 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose, settled
 
 CHAINS = 64
-STEP = 0.35  # at first, in units of the scaled posterior
+STEP = 0.35  # first step, in units of the scaled posterior
 TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
 FEWEST_LEAPS, MOST_LEAPS = 2, 36
 ACCEPTANCE = 0.8
-FEWEST = 10  # draws of each chain
-WARM_UP = 6  # rounds at most
-ROUND = 8  # transitions of the first two rounds of warm-up; every second one is longer by as many
-LONGEST = 1_280  # draws of a chain
-MOST_HALVINGS = 3  # of the step, where trajectories break; draws are then taken again
-BROKEN = 1_000.0  # loss of energy
+FEWEST = 10  # fewest draws of each chain
+WARM_UP = 6  # most rounds
+ROUND = 8  # transitions of the first two rounds of warm-up; every second round is longer by as many
+LONGEST = 1_280  # most draws of each chain
+MOST_HALVINGS = 3  # of the step if trajectories break, after which draws are repeated
+BROKEN = 1_000.0  # loss of energy from which a trajectory counts as broken
 
 Field = Callable[[Floats], Floats]
 
 
 class Chains(NamedTuple):
-    """Draws [chains, draws, d], and how far the chains agree."""
+    """Draws [chains, draws, d], and diagnostics of the chains' agreement."""
 
     draws: Floats
     diagnostics: Diagnostics
 
 
 class Transition(NamedTuple):
-    """Record of a move of all chains: mean probability of acceptance, energies, and which trajectories broke."""
+    """A record of a move of all chains: mean acceptance probability, energies, and a mask of broken trajectories."""
 
     acceptance: float
     energies: Floats
@@ -49,7 +49,7 @@ class Transition(NamedTuple):
 
 
 class _Ensemble:
-    """All chains [chains, d] with their log densities and gradients, and how they move."""
+    """All chains [chains, d] with their log densities and gradients, their scaling and their step."""
 
     def __init__(
         self, log_density: Field, slopes: Field, points: Floats, root: Floats, rng: np.random.Generator
@@ -67,7 +67,8 @@ class _Ensemble:
         energy = 0.5 * np.sum(momentum**2, axis=1) - self._value
         points, gradient = self.points, self._gradient
         leaps = round(np.clip(TRAVEL / self.step, FEWEST_LEAPS, MOST_LEAPS))
-        with np.errstate(all="ignore"):  # a trajectory that leaves what can be computed is refused below
+        # Trajectories that overflow are rejected below.
+        with np.errstate(all="ignore"):
             for _ in range(leaps):
                 momentum = momentum + 0.5 * length * (gradient @ root)
                 points = points + length * (momentum @ root.T)
@@ -84,7 +85,7 @@ class _Ensemble:
         return Transition(float(np.exp(-np.maximum(loss, 0.0)).mean()), energy, loss > BROKEN)
 
     def rescale(self, points: Floats) -> None:
-        """Scale by the covariance of points [points, d], leaning on what was used where they are few."""
+        """Scale by the covariance of points [points, d], shrunk towards the previous one if points are few."""
         dimension = points.shape[1]
         trust = len(points) / (len(points) + 10 * dimension)
         covariance = trust * np.cov(points.T).reshape(dimension, dimension) + (1 - trust) * self.root @ self.root.T
@@ -94,7 +95,7 @@ class _Ensemble:
 def sample_chains(
     log_density: Field, slopes: Field, starts: Floats, root: Floats, rng: np.random.Generator, number: int
 ) -> Chains:
-    """Draw at least `number` points from starts [starts, d], until the chains agree or patience ends.
+    """Draw at least `number` points from starts [starts, d], until the chains agree or the budget is spent.
 
     `slopes` are those of the log density at points [points, d], or near them.
     """
@@ -123,9 +124,9 @@ def sample_chains(
             kept.append(ensemble.points)
         report, keep = diagnose(
             np.stack(kept, axis=1),
-            energy=np.stack([one.energies for one in transitions], axis=1),
-            divergent=np.stack([one.broken for one in transitions], axis=1),
-            acceptance=float(np.mean([one.acceptance for one in transitions])),
+            energy=np.stack([transition.energies for transition in transitions], axis=1),
+            divergent=np.stack([transition.broken for transition in transitions], axis=1),
+            acceptance=float(np.mean([transition.acceptance for transition in transitions])),
             gradients=ensemble.gradients,
             superchains=SUPERCHAINS,
         )

@@ -24,28 +24,28 @@ from equipoise.inference.mode import STEP, Mode, Problem
 
 # Degrees of freedom of the t distributions: few where tails are long, more where points are wasted on tails.
 DEGREES = (3.0, 8.0)
-WIDENING = 1.2  # of the first one, around the mode
-FROM_PRIOR = 0.1  # of the first points
+WIDENING = 1.2  # of the first distribution, around the mode
+FROM_PRIOR = 0.1  # share of the first points that come from the prior
 FIRST_TRIAL = 2_048  # points
-AT_ONCE = 2_048  # points that are weighed together
+AT_ONCE = 2_048  # points that are weighted together
 TRIAL = 4_096
 TRIALS = 15
-REFITS = 8  # of the mixture to all points, while the tail of their weights is heavy
-EVEN = 0.25  # effective share of a trial's points, from which on no further trial is made
-FULL = 0.5  # effective share, below which more points are drawn: they cost less than trials do
-MOST_MORE = 2.0  # times the points asked for
-LIGHT = 0.4  # shape of a trial's tail, which leaves some room for a larger sample's
-PATIENCE = 4  # trials that make weights hardly more even, after which no further one is made
-BETTER = 1.1  # times the effective share, by which one does
+REFITS = 8  # most refits of the mixture to all points, while the tail of their weights is heavy
+EVEN = 0.25  # effective share of a trial's points that ends the trials
+FULL = 0.5  # effective share below which more points are drawn, because they cost less than trials do
+MOST_MORE = 2.0  # most points, as a multiple of the number asked for
+LIGHT = 0.4  # shape of a trial's tail that leaves some room for a larger sample's
+PATIENCE = 4  # trials without a clear improvement after which no further one is made
+BETTER = 1.1  # factor of the effective share that counts as a clear improvement
 COMPONENTS = 12
-POINTS_PER_COORDINATE = 20  # effective ones, that parts are fitted to
+POINTS_PER_COORDINATE = 20  # effective points that components are fitted to
 HALVINGS = 10
-SPREAD = 2.5  # standard deviations between their first centres and the mode
-SMALLEST_SHARE = 0.01  # of a component that is kept
+SPREAD = 2.5  # standard deviations between the first centres and the mode
+SMALLEST_SHARE = 0.01  # smallest share of a component that is kept
 
 
 class Proposal(NamedTuple):
-    """A multivariate t distribution; with infinite degrees of freedom a normal one.
+    """A multivariate t distribution; a normal one if degrees of freedom are infinite.
 
     If it is `flat`, its points are those in which the search for the mode moves, not coordinates.
     """
@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
         return np.asarray(self.centre + normal @ self.root.T)
 
     def log_density(self, squares: Floats) -> Floats:
-        """Log density at points, given squares of their distances from the centre in units of the root."""
+        """Return the log density at points, given squares of their distances from the centre in units of the root."""
         dimension, scale = len(self.centre), np.linalg.slogdet(self.root)[1]
         if not math.isfinite(self.degrees):
             return np.asarray(-0.5 * squares - scale - 0.5 * dimension * math.log(2 * math.pi))
@@ -80,7 +80,7 @@ class Mixture(NamedTuple):
     shares: Floats
 
     def draw(self, rng: np.random.Generator, number: int) -> Floats:
-        """Draw coordinates [number, d], of each part in proportion to its share, in any order."""
+        """Draw coordinates [number, d], of each part in proportion to its share, in random order."""
         counts = np.diff(np.round(np.cumsum([0.0, *self.shares]) * number).astype(int))
         drawn = []
         for part, count in zip(self.parts, counts, strict=True):
@@ -89,20 +89,20 @@ class Mixture(NamedTuple):
         return np.asarray(rng.permutation(np.concatenate(drawn)))
 
     def measure(self, points: "Points") -> Floats:
-        """Squares of the distances of points from the centres of the parts [parts, n]."""
-        found = np.empty((len(self.parts), len(points.coordinates)))
+        """Return the squares of the points' distances from the centres of the parts [parts, n]."""
+        squares = np.empty((len(self.parts), len(points.coordinates)))
         for is_flat, at in ((False, points.coordinates), (True, points.flat)):
-            places = [place for place, part in enumerate(self.parts) if part.flat == is_flat]
+            places = [index for index, part in enumerate(self.parts) if part.flat == is_flat]
             if places:
-                found[places] = _squares(at, [self.parts[place] for place in places])
-        return found
+                squares[places] = _squares(at, [self.parts[index] for index in places])
+        return squares
 
     def log_densities(self, points: "Points", squares: Floats) -> Floats:
-        """Log densities of the parts, times their shares [parts, n], at points and the squares of their distances."""
-        found = np.empty_like(squares)
-        for place, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
-            found[place] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
-        return found
+        """Return log densities of the parts, times their shares [parts, n], from points and squared distances."""
+        densities = np.empty_like(squares)
+        for index, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
+            densities[index] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
+        return densities
 
 
 class Points(NamedTuple):
@@ -122,7 +122,7 @@ class Points(NamedTuple):
 
 
 def _squares(points: Floats, parts: list[Proposal]) -> Floats:
-    """Squares of distances of points from the centres, in units of the roots [parts, n]: one product for all parts."""
+    """Return squared distances from centres, in units of roots [parts, n], by a single matrix product for all parts."""
     number, dimension = len(parts), points.shape[1]
     inverses = np.linalg.inv(np.stack([part.root for part in parts]))
     centres = np.matmul(inverses, np.stack([part.centre for part in parts])[:, :, None])[:, :, 0]
@@ -145,7 +145,7 @@ class Weighted(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """Effective number of points."""
+        """The effective number of points."""
         return float(1 / np.sum(self.weights**2))
 
     @property
@@ -165,14 +165,14 @@ class Weighted(NamedTuple):
         return Estimate(mean - self.log_evidence, float(np.sqrt(np.mean(influence**2) / len(influence))))
 
     def resample(self, rng: np.random.Generator, number: int) -> Floats:
-        """Draw points in proportion to their weights, each as seldom twice as can be (systematic resampling)."""
+        """Draw points in proportion to their weights, with as few repeats as possible (systematic resampling)."""
         places = (rng.uniform() + np.arange(number)) / number
         chosen = np.searchsorted(np.cumsum(self.weights), places * (1 - 1e-12))
         return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
 
 
 class Trial(NamedTuple):
-    """Points that a mixture was tried with, their weights, and the log densities of its parts [parts, n]."""
+    """Points drawn from a mixture, their weights, and the log densities of its parts [parts, n]."""
 
     mixture: Mixture
     points: Points
@@ -181,14 +181,14 @@ class Trial(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """A mixture that was moved to where the posterior is, and the effective share of points drawn from it."""
+    """A mixture that was moved to the posterior, and the effective share of points drawn from it."""
 
     mixture: Mixture
     share: float
 
 
 def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, *, even: float = EVEN) -> Weighted:
-    """Draw `number` weighted points or more, after as many trials as it takes to make their weights `even`."""
+    """Draw at least `number` weighted points, after as many trials as it takes to make their weights `even`."""
     return draw_adapted(problem, adapt(problem, mode, rng, even=even), rng, number)
 
 
@@ -204,11 +204,11 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
         lightest = math.inf
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
-            found = trial.weighted
-            share = found.effective / TRIAL
-            waited = 0 if share > BETTER * highest or not found.reliable else waited + 1
-            if share > highest or (share >= even and found.shape < min(lightest, LIGHT + 0.1)):
-                highest, best, lightest = share, proposals, found.shape
+            weighted = trial.weighted
+            share = weighted.effective / TRIAL
+            waited = 0 if share > BETTER * highest or not weighted.reliable else waited + 1
+            if share > highest or (share >= even and weighted.shape < min(lightest, LIGHT + 0.1)):
+                highest, best, lightest = share, proposals, weighted.shape
             if (highest >= even and lightest < LIGHT) or waited == PATIENCE:
                 break
             proposals = _fit(trial)
@@ -216,7 +216,7 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
 
 
 def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, number: int) -> Weighted:
-    """Draw `number` weighted points, or more where weights are uneven; refit the mixture while their tail is heavy."""
+    """Draw at least `number` weighted points, more if weights are uneven; refit while their tail is heavy."""
     number = math.ceil(number * min(max(FULL / adapted.share, 1.0), MOST_MORE))
     best = trial = _draw(problem, adapted.mixture, rng, number)
     for _ in range(REFITS):
@@ -228,10 +228,10 @@ def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, n
 
 
 def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Generator) -> "Mixture":
-    """Place components around the mode: half of them flat, if there is a volume to weigh their points by.
+    """Return components around the mode: half of them flat, if there is a volume to weight their points by.
 
-    Weights that the observation leaves on a ridge are on a straight one if they are taken as they are, and on a bent
-    one in coordinates. Weights of which it says nothing at all are normal in coordinates alone.
+    A ridge of weights that the observation leaves undetermined is straight in the weights themselves, and bent in
+    coordinates. Weights that the observation says nothing about are normal in coordinates alone.
     """
     dimension = len(mode.centre)
     spaces = [Proposal(mode.centre, WIDENING * mode.root, DEGREES[0])]
@@ -279,11 +279,12 @@ def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _fit(trial: Trial) -> Mixture:
-    """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
+    """Move all parts but the prior to the weighted points, by one step of expectation–maximisation."""
     mixture = trial.mixture
-    usable = trial.weighted.weights > 0  # others may be too far off to be flattened
+    # Points without weight may be too far off to be flattened.
+    usable = trial.weighted.weights > 0
     points, weights, log_parts = (
-        Points(*(one[usable] for one in trial.points)),
+        Points(*(array[usable] for array in trial.points)),
         trial.weighted.weights[usable],
         trial.log_parts[:, usable],
     )
@@ -315,7 +316,8 @@ def _fit(trial: Trial) -> Mixture:
         if np.isfinite(root).all() and np.all(np.diagonal(root) > 0):
             parts.append(part._replace(centre=middle, root=root))
             shares.append(share)
-    if not parts:  # hardly any weight is where the mixture is
+    # Hardly any weight is near the mixture, so that nothing can be fitted.
+    if not parts:
         return mixture
     of_prior = max(FROM_PRIOR, float(responsible[-1].sum()))
     total = np.array([*shares, of_prior])
@@ -326,15 +328,15 @@ def _fit(trial: Trial) -> Mixture:
 
 
 def _temper(weights: Floats, effective: float) -> Floats:
-    """Raise weights to the largest power of at most 1 that leaves so many points effective.
+    """Raise weights to the largest power of at most 1 that leaves `effective` points effective.
 
     A few points with all the weight would draw all parts to themselves, while the posterior is still far away.
     """
     log_weights = np.log(weights)
 
     def raised(power: float) -> Floats:
-        found = np.exp(power * (log_weights - log_weights.max()))
-        return np.asarray(found / found.sum())
+        raised_weights = np.exp(power * (log_weights - log_weights.max()))
+        return np.asarray(raised_weights / raised_weights.sum())
 
     def is_even(power: float) -> bool:
         return float(1 / np.sum(raised(power) ** 2)) >= effective
@@ -351,7 +353,7 @@ def _temper(weights: Floats, effective: float) -> Floats:
 def _with_best_degrees(mixture: Mixture, points: Points, weights: Floats, log_drawn: Floats) -> Mixture:
     """Choose the degrees of freedom that would leave weights of points from the mixture most even.
 
-    The points there are tell E_posterior[posterior / mixture], which is the inverse of their effective share. Points
+    The existing points estimate E_posterior[posterior / mixture], which is the inverse of their effective share. Points
     drawn from a density of logarithm `log_drawn` have weights in proportion to posterior / drawn.
     """
     squares = mixture.measure(points)
@@ -388,15 +390,18 @@ def smooth(log_weights: Floats) -> tuple[Floats, float]:
     if not math.isfinite(cutoff) or tail < 5 or top - cutoff < 1e-9:
         return log_weights, 0.0 if math.isfinite(cutoff) else math.inf
     exceedances = np.exp(log_weights[largest] - top) - math.exp(cutoff - top)
-    if np.count_nonzero(exceedances) < tail - tail // 5:  # equal weights, of which a few stand out
+    # Most weights are equal, and a few stand out.
+    if np.count_nonzero(exceedances) < tail - tail // 5:
         return log_weights, math.inf
-    with np.errstate(all="ignore"):  # weights that differ by hundreds of orders of magnitude have no shape
+    # Weights that differ by hundreds of orders of magnitude have no shape.
+    with np.errstate(all="ignore"):
         shape, scale = _pareto(exceedances)
     if not (math.isfinite(shape) and math.isfinite(scale)):
         return log_weights, math.inf
     levels = (np.arange(tail) + 0.5) / tail
     steps = -np.log1p(-levels)
-    with np.errstate(over="ignore"):  # the largest weight limits all others
+    # The largest weight limits all others.
+    with np.errstate(over="ignore"):
         quantiles = scale * (np.expm1(shape * steps) / shape if abs(shape) > 1e-12 else steps)
     smoothed = log_weights.copy()
     smoothed[largest] = np.minimum(np.log(quantiles + math.exp(cutoff - top)), 0.0) + top

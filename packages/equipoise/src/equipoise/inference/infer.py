@@ -188,15 +188,8 @@ def infer_batch(
     rule = check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
     numbers = list(draws) if isinstance(draws, Sequence) else [draws] * len(scenarios)
-    if len(numbers) != len(scenarios):
-        raise InferenceError(f"{len(numbers)} numbers of draws for {len(scenarios)} scenarios; give one, or one each")
-    for one_number in set(numbers) or {DRAWS}:
-        _check_sizes(scenarios, seeds, one_number, chains)
-    _check_seeds(scenarios, seeds)
     noise_seeds: list[UnitNoise] = list(noise_seed) if isinstance(noise_seed, list) else [noise_seed] * len(scenarios)
-    _check_seeds(scenarios, noise_seeds)
-    for one in noise_seeds:
-        check_unit_noise(one)
+    _check_lists(scenarios, numbers, seeds, noise_seeds, chains)
     if chains is not None and chosen != "gibbs":
         raise InferenceError(f'chains are those of method "gibbs", and this is "{chosen}"; leave chains out')
     if processes is not None:
@@ -207,9 +200,17 @@ def infer_batch(
     members = members_of(agreement, present, scenarios)
     sums = released_sums(agreement, submissions)
     noise = noises_of(agreement, submissions, members.tau, noise_seeds) if np.any(members.tau) else None
-    asked = _asked(scenarios, members, noise, numbers, seeds)
-    resolved = [scenario.resolved(present) for scenario in scenarios]
-    batch = _Batch(believed or agreement, sums, resolved, asked, chosen, rule, chains, noise_seeds, finished)
+    batch = _Batch(
+        agreement=believed or agreement,
+        sums=sums,
+        scenarios=[scenario.resolved(present) for scenario in scenarios],
+        asked=_asked(scenarios, members, noise, numbers, seeds),
+        method=chosen,
+        rule=rule,
+        chains=chains,
+        noise_seeds=noise_seeds,
+        finished=finished,
+    )
     return _sample(batch, processes=processes, progress=progress, label=label)
 
 
@@ -220,18 +221,15 @@ def approximation_of(
     *,
     believed: Agreement | None = None,
 ) -> Callable[[Scenario], float]:
-    """Return a function from scenarios at κ = 1 to about what their posteriors are worth, in nats.
+    """Return a function from scenarios at κ = 1 to the approximate values of their posteriors, in nats.
 
     It takes a twentieth of the time that sampling does, and is off by an amount that changes slowly with τ.
     """
-    present = tuple(submission.party for submission in submissions)
     sums = released_sums(agreement, submissions)
     approximator = Approximator(sampler_of((believed or agreement).model), sums)
 
     def value(scenario: Scenario) -> float:
-        members = members_of(agreement, present, [scenario])
-        noise = noises_of(agreement, submissions, members.tau, [noise_seed]) if np.any(members.tau) else None
-        return approximator.divergence(_asked([scenario], members, noise, [0], [0])[0])
+        return approximator.divergence(_asked_once(agreement, submissions, scenario, noise_seed))
 
     return value
 
@@ -239,15 +237,13 @@ def approximation_of(
 def add_up_releases(
     agreement: Agreement, submissions: Sequence[Submission], scenario: Scenario, noise_seed: UnitNoise
 ) -> Releases:
-    """Add the releases of a scenario up to one, in the order of the agreed statistic, with the noise that τ adds.
+    """Add the releases of a scenario up to a single one, in the order of the agreed statistic, with τ's noise.
 
     Weights follow from the parties' own noise, not from τ, so that of two sums of one coalition along one path of noise
     the noisier one is the other plus independent noise.
     """
     sums = released_sums(agreement, submissions)
-    members = members_of(agreement, tuple(one.party for one in submissions), [scenario])
-    noise = noises_of(agreement, submissions, members.tau, [noise_seed]) if np.any(members.tau) else None
-    asked = _asked([scenario], members, noise, [0], [0])[0]
+    asked = _asked_once(agreement, submissions, scenario, noise_seed)
     inside = asked.member > 0
     weights = weights_by_noise(sums.rows[inside], sums.variance[inside])
     return add_up(releases_of(sums, asked, slice(None)), weights)
@@ -305,16 +301,27 @@ def _asked(
     draws: Sequence[int],
     seeds: Sequence[int],
 ) -> list[Asked]:
-    """Arrange a batch of scenarios, one by one."""
+    """Arrange a batch of scenarios as one request each."""
     return [
-        Asked(inside, float(one.kappa), tau, None if noise is None else noise[place], int(number), int(seed))
-        for place, (one, inside, tau, number, seed) in enumerate(zip(scenarios, *members, draws, seeds, strict=True))
+        Asked(inside, float(scenario.kappa), tau, None if noise is None else noise[index], int(number), int(seed))
+        for index, (scenario, inside, tau, number, seed) in enumerate(
+            zip(scenarios, *members, draws, seeds, strict=True)
+        )
     ]
+
+
+def _asked_once(
+    agreement: Agreement, submissions: Sequence[Submission], scenario: Scenario, noise_seed: UnitNoise
+) -> Asked:
+    """Arrange a single scenario of which no draws are needed."""
+    members = members_of(agreement, tuple(submission.party for submission in submissions), [scenario])
+    noise = noises_of(agreement, submissions, members.tau, [noise_seed]) if np.any(members.tau) else None
+    return _asked([scenario], members, noise, [0], [0])[0]
 
 
 @dataclass
 class _Batch:
-    """Scenarios to sample and how; posteriors are handed to `finished`, or kept."""
+    """Scenarios to sample and the options; posteriors are passed to `finished`, or collected in `results`."""
 
     agreement: Agreement
     sums: ReleasedSums
@@ -332,37 +339,38 @@ class _Batch:
         """True if statistics are taken to be exact."""
         return self.method in ("naive", "exact")
 
-    def keep(self, place: int, draws: dict[str, Floats], diagnostics: Diagnostics, chains: int, **more: Any) -> None:
-        """Make a posterior of the draws of a scenario."""
-        noise_seed = 0 if self.noise_seeds is None else self.noise_seeds[place]
-        scenario, seed = self.scenarios[place], self.asked[place].seed
-        found = Posterior(draws, diagnostics, scenario, self.method, self.rule, seed, noise_seed, chains, **more)
-        (self.finished or self.results.__setitem__)(place, found)
+    def keep(self, index: int, draws: dict[str, Floats], diagnostics: Diagnostics, chains: int, **more: Any) -> None:
+        """Make a posterior of a scenario's draws, and pass it on."""
+        noise_seed = 0 if self.noise_seeds is None else self.noise_seeds[index]
+        scenario, seed = self.scenarios[index], self.asked[index].seed
+        posterior = Posterior(draws, diagnostics, scenario, self.method, self.rule, seed, noise_seed, chains, **more)
+        (self.finished or self.results.__setitem__)(index, posterior)
 
-    def keep_sample(self, place: int, sample: Sample) -> None:
-        """Make a posterior of coordinates of the model's own parameters."""
+    def keep_sample(self, index: int, sample: Sample) -> None:
+        """Make a posterior of coordinates of the model's own parameters, and pass it on."""
         draws, divergence = self.agreement.model.at_coordinates(sample.coordinates), sample.divergence
         chains, coordinates = sample.superchains, sample.coordinates
-        self.keep(place, draws, sample.diagnostics, chains, coordinates=coordinates, divergence=divergence)
+        self.keep(index, draws, sample.diagnostics, chains, coordinates=coordinates, divergence=divergence)
 
 
 def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | None, label: str) -> list[Posterior]:
-    """Sample a batch by whatever its method is for its model."""
+    """Sample a batch with the sampler that its method means for its model."""
     agreed = batch.agreement.model
-    draws = float(np.mean([one.draws for one in batch.asked]))
+    draws = float(np.mean([asked.draws for asked in batch.asked]))
     with phase_of(progress, label, len(batch.asked), draws) as tick:
         if batch.method == "prior":
-            for place, one in enumerate(batch.asked):
-                rng = np.random.default_rng(one.seed)
-                drawn = sample_prior(len(agreed.coordinate_names()), rng, one.draws)
-                batch.keep_sample(place, drawn._replace(divergence=None))  # so that estimators can be tried on it
+            for index, asked in enumerate(batch.asked):
+                rng = np.random.default_rng(asked.seed)
+                drawn = sample_prior(len(agreed.coordinate_names()), rng, asked.draws)
+                # Without the known divergence, so that estimators can be tried on these draws.
+                batch.keep_sample(index, drawn._replace(divergence=None))
         elif batch.is_exact and agreed.is_conjugate:
             _draw_conjugate(batch)
         elif batch.method == "gibbs":
             _sample_by_gibbs(batch, tick)
         else:
             _sample_from_moments(batch, processes, tick)
-    return [batch.results[place] for place in sorted(batch.results)]
+    return [batch.results[index] for index in sorted(batch.results)]
 
 
 def _draw_conjugate(batch: _Batch) -> None:
@@ -370,25 +378,25 @@ def _draw_conjugate(batch: _Batch) -> None:
 
     Those of method "naive" were perturbed and may be no statistic of any rows, so they are repaired first: matrices of
     second moments are made positive semi-definite and scaled back to the public row count, counts and sums clipped to
-    what they can be. Such posteriors are overconfident, since they ignore the noise, and are there to be compared with.
+    their possible range. Such posteriors are overconfident, since they ignore the noise; they serve for comparison.
     """
     model = conjugate_of(batch.agreement.model)
-    for place, one in enumerate(batch.asked):
-        inside = one.member > 0
+    for index, asked in enumerate(batch.asked):
+        inside = asked.member > 0
         statistic, rows = batch.sums.statistic[inside], batch.sums.rows[inside]
-        released = Released(statistic, rows, inside, one.kappa, batch.method == "naive")
-        drawn = model.conjugate_draws(np.random.default_rng(one.seed), released, one.draws)
+        released = Released(statistic, rows, inside, asked.kappa, batch.method == "naive")
+        drawn = model.conjugate_draws(np.random.default_rng(asked.seed), released, asked.draws)
         size = sum(int(np.prod(values.shape[1:])) for values in drawn.values())
-        batch.keep(place, drawn, independent(one.draws, size), 1)
+        batch.keep(index, drawn, independent(asked.draws, size), 1)
 
 
 def _sample_from_moments(batch: _Batch, processes: int | None, tick: Tick | None) -> None:
     """Sample posteriors in which exact statistics, and moments of features, are integrated out."""
 
-    def keep(place: int, sample: Sample) -> None:
-        batch.keep_sample(place, sample)
+    def keep(index: int, sample: Sample) -> None:
+        batch.keep_sample(index, sample)
         if tick:
-            tick(batch.asked[place].draws)
+            tick(batch.asked[index].draws)
 
     sampler, sums, agreed = sampler_of(batch.agreement.model), batch.sums, batch.agreement.model
     if batch.is_exact and isinstance(agreed, Regression):
@@ -406,13 +414,32 @@ def _sample_by_gibbs(batch: _Batch, tick: Tick | None) -> None:
     sample_by_gibbs = next(iter(registered)).load()
 
     model = conjugate_of(batch.agreement.model)
-    for place, one in enumerate(batch.asked):
-        found = sample_by_gibbs(model, batch.sums, one, batch.chains)
-        chains, length = found.parameters["variance"].shape
-        flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in found.parameters.items()}
-        batch.keep(place, flat, found.diagnostics, chains)
+    for index, asked in enumerate(batch.asked):
+        result = sample_by_gibbs(model, batch.sums, asked, batch.chains)
+        chains, length = result.parameters["variance"].shape
+        flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in result.parameters.items()}
+        batch.keep(index, flat, result.diagnostics, chains)
         if tick:
-            tick(one.draws)
+            tick(asked.draws)
+
+
+def _check_lists(
+    scenarios: Sequence[Scenario],
+    numbers: Sequence[int],
+    seeds: Sequence[int],
+    noise_seeds: Sequence[UnitNoise],
+    chains: int | None,
+) -> None:
+    """Refuse numbers of draws, seeds and noise seeds that are invalid, or not one for each scenario."""
+    if len(numbers) != len(scenarios):
+        raise InferenceError(f"{len(numbers)} numbers of draws for {len(scenarios)} scenarios; give one, or one each")
+    # Without scenarios there are no numbers to check, and the check of sizes says so.
+    for number in set(numbers) or {DRAWS}:
+        _check_sizes(scenarios, seeds, number, chains)
+    _check_seeds(scenarios, seeds)
+    _check_seeds(scenarios, noise_seeds)
+    for unit_noise in noise_seeds:
+        check_unit_noise(unit_noise)
 
 
 def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int, chains: int | None) -> None:
@@ -422,7 +449,8 @@ def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int
         check_whole("seed", seed, 0)
     check_whole("draws", draws, 1)
     if chains is not None:
-        check_whole("chains", chains, 4)  # fewer cannot be compared with each other
+        # R̂ needs at least four chains to compare.
+        check_whole("chains", chains, 4)
 
 
 def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[UnitNoise]) -> None:

@@ -1,4 +1,4 @@
-"""Normal distributions at many points: log densities and inverses that survive covariances as good as singular."""
+"""Normal distributions at many points: log densities and inverses that survive nearly singular covariances."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_EIGENVALUE = 1e-14  # of a matrix of correlations that is factorised
-FEW_TO_SEARCH = 64  # matrices
-SMALLEST_PIVOT = 1e-12  # of one that is not taken for singular
-HUGE = 1e100  # deviations of the observation, at which it is impossible
+SMALLEST_EIGENVALUE = 1e-14  # of correlation matrices that are factorised
+FEW_TO_SEARCH = 64  # most matrices that are checked one by one
+SMALLEST_PIVOT = 1e-12  # matrices with a smaller one count as singular
+HUGE = 1e100  # an observation this many deviations away is impossible
 
 
 class Normals(NamedTuple):
@@ -20,7 +20,7 @@ class Normals(NamedTuple):
 
 
 def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
-    """Log densities of residuals [points, d] under N(0, covariances), without the constant; −∞ where there is none."""
+    """Return log densities of residuals [points, d] under N(0, covariances), up to a constant; −∞ if there is none."""
     # Rounding may take a variance below 0 where weights are huge.
     with np.errstate(invalid="ignore"):
         deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
@@ -28,10 +28,10 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
         is_near = (np.abs(residuals) < HUGE * deviations).all(axis=1)
     usable = np.isfinite(deviations).all(axis=1) & (deviations > 0).all(axis=1) & is_near
     if not usable.all():
-        found = np.full(len(residuals), -np.inf)
+        densities = np.full(len(residuals), -np.inf)
         if usable.any():
-            found[usable] = normal_log_density(residuals[usable], covariances[usable])
-        return found
+            densities[usable] = normal_log_density(residuals[usable], covariances[usable])
+        return densities
     # Target moments differ by orders of magnitude where weights are large, so correlations are factorised. Residuals
     # are a last row: the factor's last row then solves for them, faster than NumPy's solver of a batch does.
     size = residuals.shape[1]
@@ -49,10 +49,10 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
             parts = (slice(None, middle), slice(middle, None))
             return np.concatenate([normal_log_density(residuals[part], covariances[part]) for part in parts])
         definite = np.linalg.eigvalsh(bordered[:, :size, :size])[:, 0] > SMALLEST_EIGENVALUE
-        found = np.full(len(residuals), -np.inf)
+        densities = np.full(len(residuals), -np.inf)
         if definite.any():
-            found[definite] = normal_log_density(residuals[definite], covariances[definite])
-        return found
+            densities[definite] = normal_log_density(residuals[definite], covariances[definite])
+        return densities
     # Others are as good as singular. Each point is judged by itself, whatever else is in the batch.
     pivots = np.diagonal(lower[:, :size, :size], axis1=1, axis2=2)
     is_regular = pivots.min(axis=1) ** 2 > SMALLEST_PIVOT
@@ -62,7 +62,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
 
 
 def inverses(covariances: Floats) -> Floats:
-    """Invert covariances [points, d, d]; identities stand for those that are no numbers."""
+    """Invert covariances [points, d, d]; identities replace those that are not finite."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     usable = np.asarray(np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1))
     if not usable.all():

@@ -1,4 +1,4 @@
-r"""Make one observation of any number of releases.
+r"""The pooling of any number of releases into one observation.
 
 Party j releases z_j ~ N(n_j μ, n_j V + s_j² D): sums over n_j rows of mean μ and covariance V, with noise whose shape D
 is agreed and whose scale s_j² is the party's own. With D^(−½) V D^(−½) = U diag(l) Uᵀ every covariance is diagonal in
@@ -6,7 +6,7 @@ the same basis, so that the precision and the mean of many releases together cos
 
     Λ = D^(−½) U diag(Σ_j n_j² / (n_j l + s_j²)) Uᵀ D^(−½),   Λ μ̂ = D^(−½) U Σ_j n_j / (n_j l + s_j²) Uᵀ D^(−½) z_j
 
-and μ̂ ~ N(μ, Λ⁻¹) is sufficient for μ. Tempering by the power κ multiplies Λ by κ, since V is held fixed. Of a few
+and μ̂ ~ N(μ, Λ⁻¹) is sufficient for μ. Tempering by the power κ multiplies Λ by κ, since V is held fixed. For a few
 releases each covariance is inverted by itself, because a decomposition takes as long as a dozen Cholesky factors.
 """
 
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_SHARE = 1e-12  # of the largest eigenvalue, of one row's covariance
-SPECK = 1e-9  # of variance for each row, of sums that are taken as exact
+SMALLEST_SHARE = 1e-12  # of one row's covariance, as a share of its largest eigenvalue
+SPECK = 1e-9  # variance for each row, added to sums that are taken as exact
 # Of an entry, in scaled units, where releases are added up. Columns that fill their range have up to 0.25; less favours
 # releases of little noise, and loses less of what all of them tell (docs/maths.md §8).
 VARIANCE_OF_A_ROW = 0.03
-MOST_INVERTED = 8  # covariances of releases, each by itself
+MOST_INVERTED = 8  # most covariances of releases that are inverted one by one
 
 
 class ReleasedSums(NamedTuple):
@@ -45,7 +45,7 @@ class ReleasedSums(NamedTuple):
 
 
 class Releases(NamedTuple):
-    """Releases of a coalition, each in one order of entries.
+    """Releases of a coalition, all in the same order of entries.
 
     `statistic` [parties, entries] are sums over `rows` [parties]; `scale` [parties] is the variance of their noise in
     units of `shape` [entries].
@@ -57,9 +57,9 @@ class Releases(NamedTuple):
     shape: Floats
 
     def apart(self) -> list["Releases"]:
-        """Separate the releases of all parties."""
-        alone = [slice(place, place + 1) for place in range(len(self.rows))]
-        return [Releases(self.statistic[one], self.rows[one], self.scale[one], self.shape) for one in alone]
+        """Split into one `Releases` for each party."""
+        alone = [slice(index, index + 1) for index in range(len(self.rows))]
+        return [Releases(self.statistic[row], self.rows[row], self.scale[row], self.shape) for row in alone]
 
 
 def weights_by_noise(rows: Floats, variance: Floats) -> Floats:
@@ -81,14 +81,14 @@ def add_up(releases: Releases, weights: Floats) -> Releases:
 
 
 class Pooled(NamedTuple):
-    """One observation of all moments: its precision Λ, and Λ μ̂."""
+    """A pooled observation of all moments: its precision Λ, and Λ μ̂."""
 
     precision: Floats
     natural: Floats
 
 
 def pool(releases: Releases, row_covariance: Floats, *, sampling: float = 1.0) -> Pooled:
-    """Make one observation of all releases; `sampling` multiplies the covariance of a row."""
+    """Pool all releases into one observation; `sampling` multiplies the covariance of a row."""
     root = np.sqrt(releases.shape)
     covariance = row_covariance / np.outer(root, root)
     kinds, kind = np.unique(np.column_stack([releases.rows, releases.scale]), axis=0, return_inverse=True)
@@ -106,13 +106,13 @@ def pool(releases: Releases, row_covariance: Floats, *, sampling: float = 1.0) -
 def _pool_few(
     releases: Releases, covariance: Floats, root: Floats, kinds: Floats, kind: NDArray[np.intp], sampling: float
 ) -> Pooled:
-    """Pool releases by inverting the covariance of each kind (rows, scale) of them."""
+    """Pool releases by inverting the covariance of each distinct (rows, scale)."""
     precision, natural = np.zeros_like(covariance), np.zeros(len(root))
-    for place, (rows, scale) in enumerate(kinds):
+    for index, (rows, scale) in enumerate(kinds):
         whole = sampling * rows * covariance
         whole[np.diag_indices(len(whole))] += scale
         inverted = invert(whole)
-        alike = releases.statistic[kind == place]
+        alike = releases.statistic[kind == index]
         natural += rows * (inverted @ (alike.sum(axis=0) / root))
         inverted *= len(alike) * rows**2
         precision += inverted
@@ -120,7 +120,7 @@ def _pool_few(
 
 
 def _is_definite(matrix: Floats) -> bool:
-    """True if no eigenvalue is below 0, but for rounding."""
+    """Return whether no eigenvalue is below 0, up to rounding."""
     moved = matrix + SMALLEST_SHARE * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
     return not scipy.linalg.lapack.dpotrf(moved, lower=True, overwrite_a=True)[1]
 

@@ -1,4 +1,4 @@
-"""The result of inference: draws, and how far they can be trusted."""
+"""The result of inference: draws, and diagnostics of their reliability."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from equipoise.inference.scenario import Scenario, UnitNoise
 
-MAX_SHOWN = 24  # numbers in a summary
+MAX_SHOWN = 24  # most numbers in a summary
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,11 +71,11 @@ class Posterior:
 
     @property
     def converged(self) -> bool:
-        """Whether the draws can be relied on: the chains agree, are long enough, and hardly ever diverged."""
+        """True if the draws can be relied on: the chains agree, are long enough, and hardly ever diverged."""
         return self.diagnostics.converged
 
     def require_converged(self, *, force: bool = False) -> Self:
-        """This posterior, if it has converged or is forced; otherwise `ConvergenceError`, which says what is wrong."""
+        """Return this posterior if it has converged or is forced; else raise `ConvergenceError` with reasons."""
         if not self.converged and not force:
             raise ConvergenceError(
                 f"this posterior has not converged: {'; '.join(self.diagnostics.problems)}. Ask for more draws, or "
@@ -84,7 +84,7 @@ class Posterior:
         return self
 
     def relied_on(self, *, force: bool = False) -> Self:
-        """Another name of `require_converged`, of versions up to 0.8."""
+        """Do the same as `require_converged`; this is its name up to version 0.8."""
         return self.require_converged(force=force)
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Posterior:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """Mean, standard deviation and 90 % interval of every number, as a table that shows itself.
+        """Tabulate mean, standard deviation and 90 % interval of every number.
 
         Returns
         -------
@@ -103,13 +103,13 @@ class Posterior:
         """
         rows, lines = [], []
         named = [
-            (f"{name}{list(place) if place else ''}", values[(slice(None), *place)])
+            (f"{name}{list(index) if index else ''}", values[(slice(None), *index)])
             for name, values in self.draws.items()
-            for place in np.ndindex(values.shape[1:])
+            for index in np.ndindex(values.shape[1:])
         ]
         for name, values in named[:MAX_SHOWN]:
             low, high = np.quantile(values, (0.05, 0.95))
-            rows.append((name, *(f"{one:.4g}" for one in (values.mean(), values.std(), low, high))))
+            rows.append((name, *(f"{number:.4g}" for number in (values.mean(), values.std(), low, high))))
             lines.append((name, [Interval("5 % to 95 %", float(low), float(values.mean()), float(high))]))
         who = ", ".join(self.scenario.coalition or ())
         state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"
@@ -123,11 +123,11 @@ class Posterior:
         )
 
     def mean(self, parameter: str) -> Floats:
-        """Posterior mean of a parameter, by its name in `draws`."""
+        """Return the posterior mean of a parameter, by its name in `draws`."""
         return np.asarray(self._of(parameter).mean(axis=0))
 
     def sd(self, parameter: str) -> Floats:
-        """Posterior standard deviation of a parameter, by its name in `draws`."""
+        """Return the posterior standard deviation of a parameter, by its name in `draws`."""
         return np.asarray(self._of(parameter).std(axis=0))
 
     def _of(self, parameter: str) -> Floats:
@@ -137,12 +137,12 @@ class Posterior:
 
     @property
     def by_chain(self) -> dict[str, Floats]:
-        """Each parameter [chains, draws, …]."""
+        """The parameters by name, each [chains, draws, …]."""
         return {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
 
     @property
     def attributes(self) -> dict[str, str | int | float]:
-        """The scenario and how it was sampled, as files state it."""
+        """The scenario and the options of sampling, as files state them."""
         return {
             "inference_library": "equipoise",
             "method": self.method,
@@ -156,15 +156,15 @@ class Posterior:
         }
 
     def to_inferencedata(self) -> "arviz.InferenceData":
-        """The posterior for ArviZ: draws by chain, with the scenario as attributes."""
+        """Return the posterior for ArviZ: draws by chain, with the scenario as attributes."""
         data: arviz.InferenceData = load_arviz().from_dict(posterior=self.by_chain, attrs=self.attributes)
         return data
 
 
 def load_arviz() -> Any:
-    """ArviZ, without its daily remark about changes to come, which nobody who runs our commands can act on.
+    """Import ArviZ without its daily warning of coming changes, which no user of our commands can act on.
 
-    It takes a second to load, and parties who only predict never need it.
+    The import takes a second, and parties who only predict never need it.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def is_configured() -> bool:
-    """True if the caller's `joblib.parallel_config` asks for more than one worker."""
+    """Return whether the caller's `joblib.parallel_config` asks for more than one worker."""
     return int(joblib.effective_n_jobs(None)) > 1
 
 
@@ -38,9 +38,9 @@ def call(index: int, task: bytes) -> tuple[int, Any]:
 def spread(
     function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], processes: int | None
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function of this package with each task's arguments; places and results as they come.
+    """Call a function of this package with each task's arguments; yield indices and results as they come.
 
-    One process is this one.
+    With `processes=1`, the calls run in this process.
     """
     if processes == 1:
         yield from ((index, function(*task)) for index, task in enumerate(tasks))
@@ -54,7 +54,8 @@ def spread(
     try:
         parallel = _parallel(processes)
         _start_trackers()
-        with interrupts_blocked() if parallel.return_generator else nullcontext():  # else this call is the whole work
+        # Without a generator, this call does the whole work, and must stay interruptible.
+        with interrupts_blocked() if parallel.return_generator else nullcontext():
             results = parallel(joblib.delayed(call)(*task) for task in packed)
         yield from results
     except TerminatedWorkerError as error:
@@ -64,7 +65,7 @@ def spread(
 
 
 def _start_trackers() -> None:
-    """Start what Python and joblib start with the first worker: Python's unblocks interrupts when it does."""
+    """Start Python's and joblib's trackers before a worker does: Python's unblocks interrupts as it starts."""
     if sys.platform != "win32":
         multiprocessing.resource_tracker.ensure_running()
         loky_tracker.ensure_running()
@@ -76,7 +77,8 @@ def interrupts_blocked() -> Iterator[None]:
 
     A terminal sends the signal to every process. One that starts or collects garbage then would print a traceback.
     """
-    if sys.platform == "win32":  # no masks
+    # Windows has no signal masks.
+    if sys.platform == "win32":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -87,7 +89,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:
-    """Results as they come, or all at the end where the caller's backend can do no better (Dask's can)."""
+    """Return a pool that yields results as they come, or all at the end if the caller's backend cannot (Dask's can)."""
     try:
         return joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Progress of long work, for people who wait: one bar on a terminal, a line now and then elsewhere."""
+"""The progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,25 +12,25 @@ from equipoise._util.text import duration
 Tick = Callable[[float], None]  # called with the number of scenarios that have gone on by a round
 Show = Callable[["Meter"], None]
 
-FEW = 3  # scenarios, whose time says how long others take
+FEW = 3  # scenarios to time before the rest is estimated
 QUIET = 30.0  # seconds between lines of one phase
 
 
 class Meter:
-    """How far work has come, in rounds of chains: `planned` in all, `done`, and in which phase it is.
+    """The state of long work, in rounds of chains: `planned` in all, `done`, and its current phase.
 
-    Work in the journal of an earlier run is done, but took no time; `left` is told from what was sampled.
+    Work found in the journal of an earlier run is done, but took no time; `left` is estimated from sampled work alone.
     """
 
     def __init__(self, planned: float, show: Show) -> None:
         self.planned, self.done, self._sampled = planned, 0.0, 0.0
         self.label, self.number, self._found, self._of_phase, self._rounds = "", 0, 0, 0.0, 1.0
         self._show, self._begun, self._spent, self._first = show, 0.0, 0.0, 0.0
-        self.is_late = False  # whether the phase under way takes more rounds than were planned
+        self.is_late = False  # True if this phase takes more rounds than were planned
 
     @contextmanager
     def phase(self, label: str, scenarios: int, rounds: float) -> Iterator[Tick]:
-        """Sample so many scenarios of so many rounds each, on average."""
+        """Show a phase that samples `scenarios`, each of `rounds` on average; yield the function to call after each."""
         self.label, self._rounds = label, rounds
         self.number, self._of_phase, self._found = scenarios + self._found, float(self._found * rounds), 0
         self.planned = max(self.planned, self.done + scenarios * rounds)
@@ -40,10 +40,12 @@ class Meter:
         yield self._tick
         self._spent += monotonic() - self._begun
         self._begun, self.is_late = 0.0, False
-        self.done = expected  # chains that agree late take more rounds
+        # Chains that agree late take more rounds than planned.
+        self.done = expected
 
     def _tick(self, rounds: float) -> None:
-        if not self._sampled:  # what comes before the first scenario is finished takes longer
+        # Start the clock here, because the first scenario takes longer.
+        if not self._sampled:
             self._begun, self._first = monotonic(), rounds
         self._sampled += rounds
         self.is_late = self._of_phase >= self.number * self._rounds
@@ -52,26 +54,26 @@ class Meter:
         self._show(self)
 
     def skip(self, scenarios: int, rounds: float) -> None:
-        """Count scenarios of the phase to come as done, which were found in a journal; `rounds` are of all of them."""
+        """Count scenarios of the coming phase as done, because a journal has them; `rounds` are of all of them."""
         self._found = scenarios
         self.done += rounds
         self.planned = max(self.planned, self.done)
 
     def expect(self, rounds: float) -> None:
-        """Plan anew: so much is left, from here on."""
+        """Replan: `rounds` are left from here on."""
         self.planned = self.done + rounds
 
     @property
     def finished(self) -> int:
-        """Scenarios of this phase that are finished."""
+        """The number of scenarios of this phase that are finished."""
         return int(self._of_phase / self._rounds + 1e-6)
 
     @property
     def left(self) -> float | None:
-        """Seconds left, if all goes on as it went since the first scenario was finished.
+        """The estimated seconds left, if work goes on at its pace since the first scenario was finished.
 
-        They are not known before a few scenarios are finished, nor once a phase takes more rounds than were planned:
-        its last scenarios may go on for long, because their chains do not agree yet.
+        It is None before a few scenarios are finished, and once a phase takes more rounds than were planned: its last
+        scenarios may go on for long, because their chains do not agree yet.
         """
         timed = self._sampled - self._first
         if timed < FEW * self._rounds or self.is_late:
@@ -81,16 +83,16 @@ class Meter:
 
     @property
     def words(self) -> str:
-        """The phase, and how far it is."""
+        """The phase, and its progress."""
         return f"{self.label}: {self.finished} of {self.number}" if self.finished else self.label
 
 
 @contextmanager
 def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
-    """A meter of work that is seen on standard error.
+    """Yield a meter that is shown on standard error, or None.
 
-    On a terminal it is a bar, unless it is not `wanted`. Elsewhere it is a line at the beginning of every phase and
-    twice a minute, if it is wanted, and nothing if nobody says.
+    On a terminal it is a bar, unless `wanted` is false. Elsewhere it is a line at the beginning of every phase and
+    twice a minute if `wanted` is true, and nothing if it is None.
     """
     console = Console(stderr=True)
     if wanted is False or (wanted is None and not console.is_terminal):
@@ -108,9 +110,9 @@ def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=planned, left="")
 
-        def show(found: Meter) -> None:
+        def show(state: Meter) -> None:
             bar.update(
-                task, description=found.words, completed=found.done, total=found.planned, left=_left(found).strip()
+                task, description=state.words, completed=state.done, total=state.planned, left=_left(state).strip()
             )
 
         yield Meter(planned, show)
@@ -118,7 +120,7 @@ def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
 
 @contextmanager
 def phase_of(progress: bool | Meter | None, label: str, scenarios: int, rounds: float) -> Iterator[Tick | None]:
-    """A phase of the work that a meter shows, or work of its own."""
+    """Show a phase of the work on a meter, or on a new one of its own."""
     if isinstance(progress, Meter):
         with progress.phase(label, scenarios, rounds) as tick:
             yield tick
@@ -132,25 +134,25 @@ def phase_of(progress: bool | Meter | None, label: str, scenarios: int, rounds: 
 
 
 def _lines() -> Show:
-    """Show a meter by lines."""
+    """Return a function that prints a meter's state as lines."""
     console = Console(stderr=True)
     begun = said = monotonic()
     seen: set[str] = set()
 
-    def show(found: Meter) -> None:
+    def show(state: Meter) -> None:
         nonlocal said
         now = monotonic()
-        if found.label in seen and now - said < QUIET:
+        if state.label in seen and now - said < QUIET:
             return
-        gone = "" if found.label not in seen else f", {duration(now - begun)} gone"
-        seen.add(found.label)
+        gone = "" if state.label not in seen else f", {duration(now - begun)} gone"
+        seen.add(state.label)
         said = now
-        console.print(f"{found.words}{gone}{_left(found)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{state.words}{gone}{_left(state)}", markup=False, highlight=False, soft_wrap=True)
 
     return show
 
 
-def _left(found: Meter) -> str:
-    if found.is_late:
+def _left(state: Meter) -> str:
+    if state.is_late:
         return ", longer than planned: some chains do not agree yet"
-    return "" if found.left is None else f", about {duration(found.left)} left"
+    return "" if state.left is None else f", about {duration(state.left)} left"

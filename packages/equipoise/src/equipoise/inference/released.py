@@ -1,6 +1,6 @@
-"""From an agreement and what its parties sent to the arrays that are sampled from.
+"""The arrays to sample from, made of an agreement and its parties' submissions.
 
-Everything that can be wrong with a request is found here, before anything is sampled.
+Every mistake in a request is reported here, before anything is sampled.
 """
 
 import math
@@ -31,7 +31,7 @@ _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the sam
 
 
 def sampler_of(agreed: Model) -> Sampler:
-    """Return what samples posteriors of an agreed model."""
+    """Return the sampler for posteriors of an agreed model."""
     if isinstance(agreed, Regression):
         return RegressionSampler(RegressionModel.of(agreed))
     return FamilySampler(family_of(agreed))
@@ -39,9 +39,9 @@ def sampler_of(agreed: Model) -> Sampler:
 
 def family_of(agreed: Model) -> Family:  # type: ignore[type-arg]
     """Return inference's half of a model without features."""
-    found = conjugate_of(agreed)
-    assert isinstance(found, Family)
-    return found
+    half = conjugate_of(agreed)
+    assert isinstance(half, Family)
+    return half
 
 
 def released_sums(agreement: Agreement, submissions: Sequence[Submission]) -> ReleasedSums:
@@ -56,11 +56,11 @@ def released_sums(agreement: Agreement, submissions: Sequence[Submission]) -> Re
     statistic, count = np.zeros((parties, entries)), np.ones(parties)
     variance, added = np.ones((parties, entries)), np.zeros((parties, entries))
     for submission in validate_submissions(agreement, submissions):
-        place = names.index(submission.party)
-        statistic[place], count[place] = submission.values(agreement), submission.count
+        row = names.index(submission.party)
+        statistic[row], count[row] = submission.values(agreement), submission.count
         guarantee = submission.stated
-        variance[place] = np.square(layout.noise_deviations(guarantee))
-        added[place] = np.sqrt(guarantee.epsilon * variance[place])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
+        variance[row] = np.square(layout.noise_deviations(guarantee))
+        added[row] = np.sqrt(guarantee.epsilon * variance[row])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
     return ReleasedSums(statistic, count, variance, added)
 
 
@@ -76,26 +76,29 @@ def noises_of(
 ) -> Floats:
     """Draw the unit noise of every scenario [scenarios, parties, entries], for its τ [parties]; 0 if nothing is added.
 
-    A path (64 digits) is of the release, by its digest: whoever settles the same release again adds the same noise.
+    A path (64 digits) depends on the release's digest: everybody who settles the same release again adds the same
+    noise.
     """
     shape = (len(agreement.party_names), len(layout_of(agreement)))
     noises = np.zeros((len(seeds), *shape))
-    slots = {agreement.party_names.index(one.party): sha256_hex(one.to_json()) for one in submissions}
+    slots = {
+        agreement.party_names.index(submission.party): sha256_hex(submission.to_json()) for submission in submissions
+    }
     draws: dict[UnitNoise, Floats] = {}
-    for place, seed in enumerate(seeds):
+    for index, seed in enumerate(seeds):
         if isinstance(seed, str) and len(seed) == PATH_DIGITS:
             for slot, digest in slots.items():
-                if amount := float(tau[place, slot]):
+                if amount := float(tau[index, slot]):
                     if not brownian.EARLIEST <= amount < brownian.LATEST:
                         raise InferenceError(
                             f"tau = {amount:g} is no amount of noise that paths are known for; they are from "
                             f"{brownian.EARLIEST:.1g} to {brownian.LATEST:.1g}"
                         )
-                    noises[place, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
-        elif tau[place].any():
+                    noises[index, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
+        elif tau[index].any():
             if seed not in draws:
                 draws[seed] = _unit_noise(seed, shape)
-            noises[place] = draws[seed]
+            noises[index] = draws[seed]
     return noises
 
 
@@ -119,13 +122,13 @@ def exact_sums(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequenc
             raise InferenceError(
                 f"{party!r} has {numbers[bad]!r} for {layout.entries[bad].name!r}; every statistic must be finite"
             )
-        place = names.index(party)
-        statistic[place], count[place] = numbers, rows
+        row = names.index(party)
+        statistic[row], count[row] = numbers, rows
     return ReleasedSums(statistic, count, np.zeros((parties, entries)), np.zeros((parties, entries)))
 
 
 class Members(NamedTuple):
-    """Memberships of a batch of scenarios [scenarios, parties], of 0 and 1, and τ of each party."""
+    """The memberships of a batch of scenarios [scenarios, parties], 0 or 1, and τ of each party."""
 
     inside: Floats
     tau: Floats

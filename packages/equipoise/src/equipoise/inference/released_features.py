@@ -31,7 +31,7 @@ class Deviations(NamedTuple):
 
 
 def deviations_of(agreement: Agreement, submissions: Sequence[Submission]) -> Deviations:
-    """Say how far numbers spread, in scaled units, by what was released of them."""
+    """Return the range of the numbers' standard deviations, in scaled units, from what was released of them."""
     model, releases = _read(agreement, submissions)
     means, covariance = _moments(model, releases)
     squares = model.moments.places
@@ -48,11 +48,11 @@ def deviations_of(agreement: Agreement, submissions: Sequence[Submission]) -> De
 
 @one_core_each()
 def row_covariance_of(agreement: Agreement, submissions: Sequence[Submission]) -> Floats:
-    """Covariance of what one row adds to the statistic, in the statistic's order, at the mode of the posterior."""
+    """Return the covariance of one row's contribution, in the statistic's order, at the mode of the posterior."""
     model, releases = _read(agreement, submissions)
-    (found, *_) = settle_row_covariances(model, releases).covariances
-    ordered = np.empty_like(found)
-    ordered[np.ix_(model.moments.order, model.moments.order)] = found
+    (covariance, *_) = settle_row_covariances(model, releases).covariances
+    ordered = np.empty_like(covariance)
+    ordered[np.ix_(model.moments.order, model.moments.order)] = covariance
     return ordered
 
 
@@ -72,12 +72,12 @@ def _read(agreement: Agreement, submissions: Sequence[Submission]) -> tuple[Regr
     assert isinstance(agreement.model, Regression)
     model = RegressionModel.of(agreement.model)
     sums = released_sums(agreement, submissions)
-    member = np.isin(agreement.party_names, [one.party for one in submissions]).astype(float)
+    member = np.isin(agreement.party_names, [submission.party for submission in submissions]).astype(float)
     return model, releases_of(sums, Asked(member, 1.0, np.zeros(len(member)), None, 0, 0), model.moments.order)
 
 
 def _moments(model: RegressionModel, releases: Releases) -> tuple[Floats, Floats]:
-    """Mean and covariance of what is known of the feature moments."""
+    """Return mean and covariance of what is known of the feature moments."""
     pooled = pool(releases, first_row_covariance(model.moments, releases))
-    found = observe_targets(model.moments, pooled, model.feature_prior)
-    return found.features, found.feature_covariance
+    observation = observe_targets(model.moments, pooled, model.feature_prior)
+    return observation.features, observation.feature_covariance

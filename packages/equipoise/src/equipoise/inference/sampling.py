@@ -1,4 +1,4 @@
-"""Draws of a posterior of few parameters, by weighted points where their weights are even and by chains elsewhere."""
+"""Draws of a posterior of few parameters: weighted points if their weights are even, otherwise chains."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,17 +14,17 @@ from equipoise.inference.importance import Adapted, adapt, draw_adapted
 from equipoise.inference.mode import Chart, Mode, Problem, is_near
 
 POINTS_PER_DRAW = 3
-FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
+FEWEST_EFFECTIVE = 400.0  # fewest effective points for which weights are relied on
 FEWEST_DRAWS = 640  # fewer would not be taken for converged
-LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
-LOW = 5.0  # of log density below what is usual, where no chain begins
+LARGEST_ROUNDING = 0.02  # largest rounding error of slopes, by coordinates in standard deviations
+LOW = 5.0  # no chain starts where the log density is lower than usual by more than this
 HALVINGS = 20
 
 
 class Sample(NamedTuple):
     """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior.
 
-    Draws of `superchains` that are compared with each other stand one after the other; independent ones are of one.
+    The draws of the compared `superchains` follow each other; independent draws form a single one.
     """
 
     coordinates: Floats
@@ -57,17 +57,17 @@ def sample_problem(
         starts = _draw_starts(problem, mode, rng)
         return _sample_chains(problem, starts, mode, rng, draws)
     mixture = adapted(lambda: adapt(problem, mode, np.random.default_rng(0)))
-    found = draw_adapted(problem, mixture, rng, POINTS_PER_DRAW * draws)
-    diagnostics = _diagnostics(draws, dimension, min(found.effective, float(draws)), found.shape)
-    if found.reliable and found.effective >= FEWEST_EFFECTIVE:
-        return Sample(found.resample(rng, draws), diagnostics, found.divergence())
-    return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
+    weighted = draw_adapted(problem, mixture, rng, POINTS_PER_DRAW * draws)
+    diagnostics = _diagnostics(draws, dimension, min(weighted.effective, float(draws)), weighted.shape)
+    if weighted.reliable and weighted.effective >= FEWEST_EFFECTIVE:
+        return Sample(weighted.resample(rng, draws), diagnostics, weighted.divergence())
+    return _sample_chains(problem, weighted.resample(rng, CHAINS), mode, rng, draws)
 
 
 def _draw_starts(problem: Problem, mode: Mode, rng: np.random.Generator) -> Floats:
-    """Draw where chains begin from the normal approximation; points of next to no density move towards the mode.
+    """Draw the chains' starts from the normal approximation; points of next to no density move towards the mode.
 
-    A chain that begins far below all others can hardly turn, and would be taken for trajectories that break.
+    A chain that begins far below all others can hardly turn, and would be mistaken for broken trajectories.
     """
     dimension = len(mode.centre)
     away = rng.normal(size=(CHAINS, dimension)) @ mode.root.T

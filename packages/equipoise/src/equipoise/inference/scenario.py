@@ -1,4 +1,4 @@
-"""What is asked of inference: a scenario, by which method. Rewards and settings carry it too, so it needs no sampler.
+"""A request for inference: a scenario and a method. Rewards and settings carry it too, so it needs no sampler.
 
 A scenario says which parties are in, how far their joint likelihood is tempered (κ), and how much noise is added to
 each party's statistic (τ). Two tempering rules (paper App. E.3, and `docs/inference.md`):
@@ -28,12 +28,12 @@ UnitNoise = int | str
 PATH_DIGITS = 64
 
 
-DRAWS = 4_000  # of a posterior, unless asked for otherwise
+DRAWS = 4_000  # default draws of a posterior
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What to infer from, for `infer_batch`.
+    """A coalition, its tempering and its added noise, to be inferred from by `infer_batch`.
 
     Parameters
     ----------
@@ -79,12 +79,12 @@ class Scenario:
                 raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
 
     def resolved(self, present: Sequence[str]) -> "Scenario":
-        """The same scenario with its coalition by name, where everybody who submitted was meant."""
+        """Return the same scenario with its coalition by name, if everybody who submitted was meant."""
         return Scenario(self.coalition or present, self.kappa, self.tau)
 
 
 def check_method(method: str, model: "Model") -> str:
-    """Return the sampler that a method means; refuse one that there is not, or that cannot sample this model."""
+    """Return the sampler that a method means; refuse an unknown one, and one that cannot sample this model."""
     if method not in get_args(Method):
         raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
     if method == "auto":
@@ -95,7 +95,7 @@ def check_method(method: str, model: "Model") -> str:
 
 
 def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()) -> Rule:
-    """The tempering rule, by default that of the method (as `check_method` returns it); refuse one that cannot be."""
+    """Return the tempering rule, by default that of the method (from `check_method`); refuse an invalid one."""
     usual: Rule = "scaled" if method == "gibbs" else "power"
     if rule is None:
         return usual
@@ -112,22 +112,22 @@ def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()
 
 
 def is_whole(value: Any, least: int) -> bool:
-    """Whether a value is a whole number, and large enough."""
+    """Return whether a value is a whole number of at least `least`."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
 
 def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse what is no whole number, or too small."""
+    """Refuse a value that is no whole number, or too small."""
     if not is_whole(value, least):
         raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")
 
 
 def check_unit_noise(value: Any) -> None:
-    """Refuse what names no noise, without repeating it: it may be a secret with a typing error."""
+    """Refuse an invalid noise seed without repeating it: it may be a secret with a typing error."""
     if not (re.fullmatch("[0-9a-f]{32}|[0-9a-f]{64}", value) if isinstance(value, str) else is_whole(value, 0)):
         raise InferenceError("noise_seed must be a whole number, 0 or more, or a secret of 32 or 64 hexadecimal digits")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number, and not a truth value."""
+    """Return whether a value is a number, and not a truth value."""
     return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)

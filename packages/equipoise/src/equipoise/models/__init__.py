@@ -1,7 +1,7 @@
-"""Kinds of models: which sums a party releases, what they mean, and how they are put in words. No sampler.
+"""Kinds of models: which sums a party releases, what they mean, and their wording. No sampler.
 
 Adding a kind is two files called after it, here and in `inference/models`, and its name in `NAMES`
-(`docs/howto/new-model.md`). Everything else, from the agreement's grammar to the list of the command line, follows.
+(`docs/howto/new-model.md`). Everything else, from the agreement's grammar to the command line's list, follows.
 """
 
 from importlib import import_module
@@ -56,5 +56,5 @@ class HasLayout(Protocol):
 
 
 def layout_of(agreement: HasLayout) -> Layout:
-    """Return the layout of the agreed statistic, with the sensitivity of what is protected: a row, or an individual."""
+    """Return the layout of the agreed statistic, with the sensitivity of the protected unit: row or individual."""
     return agreement.layout

@@ -1,8 +1,8 @@
-"""What a kind of model is, as far as no sampler is needed: one class for each kind, a section of the agreement.
+"""The half of a kind of model that needs no sampler: a class for each kind, a section of the agreement.
 
-A kind says which sums a party releases, with the proof of how far one row can change them (`layout`); what its
-parameters are called and may be; how draws of them become predictions, probabilities of new rows and new rows; and how
-all of that is put in words. Its other half, the moments of a row and posteriors of exact statistics, lies in
+A kind says which sums a party releases, with the proof of how far one row can change them (`layout`); the names and
+ranges of its parameters; how draws of them become predictions, probabilities of new rows and simulated rows; and the
+wording of all of that. Its other half, the moments of a row and posteriors of exact statistics, lies in
 `inference/models`. `docs/howto/new-model.md` goes through both.
 
 Draws are mappings of the engine's parameters to arrays [draws, …], in *scaled* units, where every bounded column spans
@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
@@ -28,11 +28,11 @@ from equipoise.models.layout import Layout, ScaledColumn
 from equipoise.models.section import Section
 
 Draws = Mapping[str, Floats]
-Likelihood = Callable[[Draws], Floats]  # log probability of some rows, all together, at every draw
+Likelihood = Callable[[Draws], Floats]  # log probability of some rows together, at every draw
 
 MAX_SHOWN = 8  # columns or parameters, in a sentence
-PRIOR_DRAWS = 20_000  # for two figures of a quantile
-LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
+PRIOR_DRAWS = 20_000  # enough for two digits of a quantile
+LARGEST = 1e100  # largest parameter, so that sums and squares stay finite
 
 BOUNDS_COMMENT = """\
 # Public bounds. Choose them from common knowledge, NEVER from the data: values outside are moved to them, and
@@ -41,7 +41,7 @@ BOUNDS_COMMENT = """\
 
 
 class Support(NamedTuple):
-    """Values that a parameter may have: the shape of one draw, the least and the largest number in it."""
+    """The range of a parameter: the shape of a draw, and the least and largest number in it."""
 
     shape: tuple[int, ...]
     lower: float
@@ -53,7 +53,7 @@ PROBABILITY = Support((), 0.0, 1.0)
 
 
 class Readable(NamedTuple):
-    """A parameter as people read it: a label, its name in `Model.own_units`, and what to multiply it by."""
+    """A parameter as people read it: its label, its name in `Model.own_units`, and the factor to multiply it by."""
 
     label: str
     name: str
@@ -77,61 +77,62 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a test set, checked.
+    """Validated rows of a test set.
 
     Features are in scaled units, with a last column of ones; a family without features has none. Targets are as the
-    model's `log_probability` takes them: in scaled or own units, as ±1, or as positions among the agreed labels.
+    model's `log_probability` takes them: in scaled or own units, as ±1, or as indices of the agreed labels.
     """
 
     features: Floats | None
     target: Floats
-    unit: float  # of the target, in its own units, for one unit of `target`
+    unit: float  # own units of the target in one unit of `target`
     model: "Model"
 
 
 class Model(Section, ABC):
-    """The `[model]` section of an agreement, and all that follows from it without a sampler."""
+    """The `[model]` section of an agreement, and everything that follows from it without a sampler."""
 
     estimator_type: ClassVar[Literal["regressor", "classifier", "density_estimator"]] = "density_estimator"
-    score_name: ClassVar[str] = ""  # what `Reward.score` measures, where there are features
-    odds_ratios: ClassVar[bool] = False  # whether weights are log odds, which people read as ratios
-    errors_are_shares: ClassVar[bool] = False  # whether `expected_error` is a share of rows
+    score_name: ClassVar[str] = ""  # name of the score that `Reward.score` returns, if there are features
+    odds_ratios: ClassVar[bool] = False  # True if weights are log odds, which people read as ratios
+    errors_are_shares: ClassVar[bool] = False  # True if `expected_error` is a share of rows
     template: ClassVar[Template]
 
-    if TYPE_CHECKING:  # fields of the subclasses, whose order in a file is theirs
+    # Subclasses declare these fields, because the order in a file is theirs.
+    if TYPE_CHECKING:
 
         @property
         def kind(self) -> str:
-            """Name of the kind, as in an agreement."""
+            """The name of the kind, as in an agreement."""
 
         @property
         def target(self) -> Column:
-            """The column that is learnt about."""
+            """The column that the model learns about."""
 
         @property
         def prior(self) -> Section:
-            """What is believed of the parameters before any data."""
+            """The beliefs about the parameters before any data."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Every column the model reads: the features in order, then the target."""
+        """All columns that the model reads: the features in order, then the target."""
         return (self.target,)
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        """Features that are numbers, as draws of their means and covariance have them."""
+        """The features that are numbers, in the order of draws of their means and covariance."""
         return ()
 
     @property
     def noun(self) -> str:
-        """What messages call the model, as in "a linear regression"."""
+        """The model's name in messages, as in "a linear regression"."""
         return f"{self.kind} model"
 
     # What parties release.
 
     @cached_property
     def layout(self) -> Layout:
-        """Sums to release, and their proved sensitivity."""
+        """The sums to release, and their proved sensitivity."""
         return self._layout()
 
     @abstractmethod
@@ -139,7 +140,7 @@ class Model(Section, ABC):
         """Build the layout; the docstring proves the sensitivity."""
 
     def joint_domains(self) -> dict[str, list[Any]]:
-        """Public limits on several columns at once, by name, as a ledger remembers them."""
+        """Return public limits on several columns at once, by name, as a ledger remembers them."""
         return {}
 
     # Parameters.
@@ -151,96 +152,96 @@ class Model(Section, ABC):
 
     @property
     def readable_names(self) -> tuple[str, ...]:
-        """Names of all parameters in `own_units`."""
-        return tuple(one.name for axis in self.axes() for one in axis.parameters)
+        """The names of all parameters in `own_units`."""
+        return tuple(parameter.name for axis in self.axes() for parameter in axis.parameters)
 
     def said_of(self, name: str) -> str:
-        """What a parameter of that name in `own_units` is of, in words."""
+        """Return in words what a parameter, named as in `own_units`, describes."""
         return name
 
     def row_name(self, name: str) -> str:
-        """A parameter of that name in `own_units` as the first cell of a row: what changes it is the change of."""
+        """Return the first cell of a parameter's row, named as in `own_units`; for an effect, the change behind it."""
         return name
 
     @abstractmethod
     def own_units(self, draws: Draws) -> dict[str, Floats]:
-        """Parameters by name, each an array [draws], in the columns' own units."""
+        """Return the parameters by name, each an array [draws], in the columns' own units."""
 
     @abstractmethod
     def coordinate_names(self) -> list[str]:
-        """The parameters in words, in the order of the coordinates in which the prior is N(0, I)."""
+        """Name the parameters in words, in the order of the coordinates in which the prior is N(0, I)."""
 
     @abstractmethod
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
-        """Draws of the model's own parameters at coordinates [draws, d] in which the prior is N(0, I)."""
+        """Return draws of the model's own parameters at coordinates [draws, d] in which the prior is N(0, I)."""
 
     @abstractmethod
     def likelihood_of(self, rows: "Rows") -> Likelihood:
-        """How probable rows are, exactly as they are: of regressions, their targets given their features."""
+        """Return the likelihood of exact rows: for regressions, of their targets given their features."""
 
     @abstractmethod
     def widened_prior(self, width: float) -> dict[str, Any]:
-        """What changes in the prior's section when beliefs are to be so many times as wide."""
+        """Return the changes in the prior's section that make beliefs `width` times as wide."""
 
     # Predictions.
 
     def class_labels(self) -> NDArray[Any]:
-        """The agreed labels of a classifier in NumPy's order, which scikit-learn's metrics go by."""
+        """Return a classifier's agreed labels in NumPy's order, which scikit-learn's metrics use."""
         raise AttributeError(f"only a logistic model has classes; this one is {self.kind}")
 
     def expected_target(self, draws: Draws, table: Floats) -> Floats:  # noqa: ARG002
-        """Predictive mean of the target, in its own units, of each row of features in theirs."""
+        """Return the target's predictive mean for each row of features, both in their own units."""
         raise MediationError(f"a {self.noun} does not predict a number from features")
 
     def target_interval(self, draws: Draws, table: Floats, tails: list[float]) -> Floats:  # noqa: ARG002
-        """Quantiles at two levels of a new observation for each row of features [rows, 2], in own units."""
+        """Return quantiles at two levels of a new observation for each row of features [rows, 2], in own units."""
         raise MediationError(f"a {self.noun} does not predict a number from features")
 
     def positive_probabilities(self, draws: Draws, table: Floats) -> Iterator[Floats]:  # noqa: ARG002
-        """Probability of the second label at every draw [some rows, draws], a few rows of features at a time."""
+        """Yield the probability of the second label at every draw [some rows, draws], a few rows at a time."""
         raise MediationError(f"a {self.noun} does not predict labels from features")
 
     def scaled_features(self, table: Floats) -> Floats:  # noqa: ARG002
-        """Features [rows, columns] in units where the agreed bounds are ±1, with a last column of ones for the bias."""
+        """Return features [rows, columns] scaled so that agreed bounds are ±1, and a last column of ones."""
         raise MediationError(f"a {self.noun} has no features")
 
     @abstractmethod
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        """New observations [draws, rows]: one for each row of features, or `size` where there are none."""
+        """Simulate observations [draws, rows]: one for each row of features, or `size` if there are no features."""
 
     def check_targets(self, answers: NDArray[Any]) -> tuple[Floats, float]:
-        """Targets of test rows as `log_probability` takes them, and their unit; refuse what cannot be one."""
+        """Return targets of test rows as `log_probability` takes them, and their unit; refuse invalid ones."""
         if isinstance(self.target, LabelColumn | CategoryColumn):
             return label_positions(self.target.values, answers), 1.0
         return self.check_numbers(numbers_of(answers))
 
     def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
-        """As `check_targets`, where targets are numbers: in scaled units unless the kind has it otherwise."""
+        """Do the same as `check_targets` for numeric targets: in scaled units unless the kind overrides this."""
         return scaled_values(self.target_column, numbers), self.target_column.half_width
 
     @abstractmethod
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
-        """Log probability, or log density in the units of `Rows`, of each target under all draws together."""
+        """Return the log probability, or log density in the units of `Rows`, of each target, averaged over draws."""
 
     def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats | None:  # noqa: ARG002
-        """Variance of a new target under all draws together, by row, in the units of `Rows`; None of labels."""
+        """Return the variance of a new target over all draws, by row, in the units of `Rows`; None for labels."""
         return None
 
     @property
     @abstractmethod
     def error_name(self) -> str:
-        """What `expected_error` is, for the title of a table."""
+        """The name of `expected_error`, for the title of a table."""
 
     @abstractmethod
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
-        """How far off predictions by some draws are expected to be if the truth is one of others, in the target's unit.
+        """Return the expected error of predictions by `draws` if the truth is a draw of `truth`, in the target's unit.
 
-        Rows of scaled features are predicted, where the model has features. Errors of several posteriors can be
-        compared only where the truth is the same: one that has learnt little may well expect the least of itself.
+        A model with features predicts the given rows of scaled features. Errors of several posteriors can be compared
+        only if the truth is the same: a posterior that has learnt little may well expect the least of itself.
         """
 
     def measured_error(self, draws: Draws, rows: Rows) -> float | None:  # noqa: ARG002
-        """How far off it is at rows whose targets are known; None where single rows are not predicted."""
+        """Return the error at rows with known targets, or None if the model does not predict single rows."""
         return None
 
     # Words.
@@ -248,42 +249,42 @@ class Model(Section, ABC):
     @property
     @abstractmethod
     def purpose(self) -> str:
-        """What is learnt, for a sentence."""
+        """What the model learns, for a sentence."""
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:  # noqa: ARG002
-        """So many draws of the parameters before any data, for sentences; None of a kind that cannot say."""
+        """Draw `number` times from the prior, for sentences; return None if the kind cannot."""
         return None
 
     def beliefs(self) -> tuple[str, ...]:
-        """Sentences on what is agreed about rows and believed before any data."""
+        """Return sentences on the agreed treatment of rows and on beliefs before any data."""
         drawn = self.prior_draws(PRIOR_DRAWS, np.random.default_rng(0))
         if drawn is None:
             return (f"Prior beliefs: {stated(self.prior)}.",)
         own = self.own_units(drawn)
         told = []
         for axis in self.axes():
-            for one in axis.parameters:
-                low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
-                told.append(f"{one.label} between {_two_figures(low)} and {_two_figures(high)} ({axis.unit})")
+            for parameter in axis.parameters:
+                low, high = sorted(parameter.factor * end for end in np.quantile(own[parameter.name], (0.05, 0.95)))
+                told.append(f"{parameter.label} between {_two_figures(low)} and {_two_figures(high)} ({axis.unit})")
         more = len(told) - MAX_SHOWN
         shown = "; ".join(told[:MAX_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
         return (f"Believed before any data, each nine times out of ten: {shown}.",)
 
     def cautions(self) -> tuple[str, ...]:
-        """Sentences on what may be agreed and is unwise."""
+        """Return sentences on terms that may be agreed but are unwise."""
         return ()
 
     @abstractmethod
     def axes(self) -> list[Axis]:
-        """What a chart of the parameters shows, in the order of the agreement; only the first axis may be long."""
+        """Return the axes of a chart of the parameters, in the agreement's order; only the first may be long."""
 
     def reading(self) -> tuple[str, ...]:
-        """What else a reader of such a chart has to know."""
+        """Return further sentences for readers of such a chart."""
         return ()
 
     @property
     def samplers(self) -> tuple[str, ...]:
-        """Samplers that can draw from posteriors of this model, the usual one first."""
+        """The samplers that can draw from posteriors of this model, the usual one first."""
         return ("moments", "naive", "prior")
 
     @property
@@ -293,14 +294,14 @@ class Model(Section, ABC):
 
     @property
     def gibbs_refusal(self) -> str:
-        """Say why Gibbs sampling, if it is not among `samplers`, cannot be used."""
+        """The reason why Gibbs sampling cannot be used, if it is not among `samplers`."""
         return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "moments"'
 
     # Format 1 of agreements.
 
     @classmethod
     def read_first_format(cls, document: dict[str, Any]) -> dict[str, Any]:
-        """The section as format 2 would say it."""
+        """Return the section as format 2 would state it."""
         return document
 
     @classmethod
@@ -310,33 +311,33 @@ class Model(Section, ABC):
 
     @classmethod
     def write_first_format(cls, document: dict[str, Any]) -> None:
-        """Take keys out of a written section that format 1 does not know."""
+        """Remove keys that format 1 does not know from a written section."""
 
     def check_first_format(self) -> None:
-        """Refuse what format 1 cannot say."""
+        """Refuse what format 1 cannot state."""
 
     @property
     def target_column(self) -> ScaledColumn:
-        """The target's place in the layout, where it is a number."""
+        """The target's grid column, if it is a number."""
         column = self.layout.columns[-1]
         assert isinstance(column, ScaledColumn)
         return column
 
 
 class Family(Model):
-    """A model without features: all rows have one distribution."""
+    """A model without features: all rows have the same distribution."""
 
     def own_units(self, draws: Draws) -> dict[str, Floats]:
-        """Parameters as they are: probabilities and rates are in own units already."""
+        """Return the parameters unchanged: probabilities and rates are in own units already."""
         return {name: draws[name] for name in self.parameters}
 
     @abstractmethod
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        """So many new observations for each draw [draws, size]."""
+        """Simulate observations for each draw [draws, size]."""
 
     @abstractmethod
     def log_density(self, draws: Draws, target: Floats) -> Floats:
-        """Log probability or density [rows, draws] of targets [rows, 1] at every draw."""
+        """Return log probabilities or densities [rows, draws] of targets [rows, 1] at every draw."""
 
     @property
     def error_name(self) -> str:
@@ -344,17 +345,17 @@ class Family(Model):
         return f"Typical error of the {'least known share' if others else first.label}"
 
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:  # noqa: ARG002
-        """Of the mean of the parameter that matters most: of the first axis, the one that is known least."""
+        """Return the error of a parameter's mean, the largest among the parameters of the first axis."""
         own, true = self.own_units(draws), self.own_units(truth)
-        names = [one.name for one in self.axes()[0].parameters]
+        names = [parameter.name for parameter in self.axes()[0].parameters]
         return max(root_mean_square(true[name] - own[name].mean()) for name in names)
 
     @abstractmethod
     def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        """Draw rows of one truth, of which there is a single draw; nothing is clipped."""
+        """Simulate rows from `truth`, which holds a single draw; nothing is clipped."""
 
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        """New observations [draws, size]."""
+        """Simulate observations [draws, size]."""
         assert features is None
         return self.sample(draws, size, rng)
 
@@ -363,36 +364,36 @@ class Family(Model):
         return lambda draws: times @ self.log_density(draws, values[:, None])
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
-        """Log probability or density of each target, averaged over draws."""
+        """Return the log probability or density of each target, averaged over draws."""
         assert features is None
         return averaged(self.log_density(draws, target[:, None]))
 
 
 def root_mean_square(errors: Floats) -> float:
-    """Root of the mean square of errors."""
+    """Return the root mean square of errors."""
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def stated(prior: Section) -> str:
-    """A prior's section in a few words: its name, and what it says."""
+    """Return a prior's section in a few words: its name and its settings."""
     settings = {name: value for name, value in prior.model_dump().items() if value is not None and name != "kind"}
     return f"{type(prior).__name__}({', '.join(f'{name} = {value}' for name, value in settings.items())})"
 
 
 def _two_figures(value: float) -> str:
-    """Two figures of a number, or all before the point of one that has more."""
+    """Format a number with two significant digits, or with all digits before the decimal point if it has more."""
     return f"{value:,.0f}" if 10 <= abs(value) < 1e15 else f"{value:.2g}"
 
 
 def scaled_values(column: ScaledColumn, values: Floats) -> Floats:
-    """Scale to units where the agreed range is ±1; targets of test rows stay where they are."""
+    """Scale to units in which the agreed range is ±1; targets of test rows are not clipped."""
     if not np.all(np.isfinite(values)):
         raise MediationError(f"the test column {column.name!r} has values that are not finite numbers; leave them out")
     return np.asarray((values - column.middle) / column.half_width)
 
 
 def numbers_of(answers: NDArray[Any]) -> Floats:
-    """Targets as numbers; refuse what is none."""
+    """Return targets as numbers; refuse others."""
     try:
         return answers.astype(float)
     except (TypeError, ValueError) as error:
@@ -400,23 +401,23 @@ def numbers_of(answers: NDArray[Any]) -> Floats:
 
 
 def label_positions(labels: tuple[int | str, ...], answers: NDArray[Any]) -> Floats:
-    """Place of each answer among the agreed labels."""
-    places = {label: float(place) for place, label in enumerate(labels)}
-    found = [places.get(answer) for answer in answers.tolist()]
-    if None in found:
-        strange = answers.tolist()[found.index(None)]
+    """Return the index of each answer among the agreed labels."""
+    places = {label: float(position) for position, label in enumerate(labels)}
+    positions = [places.get(answer) for answer in answers.tolist()]
+    if None in positions:
+        strange = answers.tolist()[positions.index(None)]
         agreed = f"neither {labels[0]!r} nor {labels[1]!r}" if len(labels) == 2 else f"none of {first_few(labels)}"
         raise MediationError(f"the test target {strange!r} is {agreed}; give targets as they are agreed")
-    return np.array(found, float)
+    return np.array(positions, float)
 
 
 def averaged(log_probability: Floats) -> Floats:
-    """Logarithm of the mean over draws [rows, draws]."""
+    """Return the logarithm of the mean probability over draws [rows, draws]."""
     return np.asarray(scipy.special.logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
 
 
 def log_normal_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
-    """Log density of a normal variable."""
+    """Return the log density of a normal variable."""
     return np.asarray(-0.5 * (np.log(2 * math.pi * variance) + (mean - target) ** 2 / variance))
 
 

@@ -1,4 +1,4 @@
-"""Two labels: the probability of the second."""
+"""The model of two labels: the probability of the second."""
 
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ class Beta(Section):
 
 
 class BernoulliModel(Family):
-    """Probability of the second of two labels."""
+    """A model of the probability of the second of two labels."""
 
     template = Template(
         "Share of defaulting loans across banks",
@@ -43,7 +43,7 @@ negative = 1.0
     prior: Beta = Beta()
 
     def _layout(self) -> Layout:
-        """How many rows have the second label. One row changes the number by at most Δ = 1, and can."""
+        """Build the count of rows with the second label. A row changes it by at most Δ = 1, and can."""
         target = self.target
         column = CodedColumn(target.name, target.labels, (0, 1))
         return Layout((column,), (Entry(f"{target.name} = {target.labels[1]}", 0, None, 1),), sensitivity=UNIT)
@@ -75,7 +75,8 @@ negative = 1.0
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         probability = draws["probability"]
-        with np.errstate(divide="ignore"):  # a draw may rule a label out
+        # A draw may give a label the probability 0.
+        with np.errstate(divide="ignore"):
             return np.where(target == 1, np.log(probability), np.log1p(-probability))
 
     @property

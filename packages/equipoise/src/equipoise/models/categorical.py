@@ -1,4 +1,4 @@
-"""Several categories: the probability of each."""
+"""The model of several categories: the probability of each."""
 
 from typing import Any, Literal, Self
 
@@ -21,7 +21,7 @@ class Dirichlet(Section):
 
 
 class CategoricalModel(Family):
-    """Probabilities of several categories."""
+    """A model of the probabilities of several categories."""
 
     template = Template(
         "Blood groups across clinics",
@@ -48,7 +48,7 @@ concentration = 1.0
         return self
 
     def _layout(self) -> Layout:
-        """How many rows fall in each category.
+        """Build the counts of rows in each category.
 
         Replacing a row lowers one count by 1 and raises another by 1, or changes nothing: Δ = √2, and it is reached.
         All counts are released although they sum to the public row count: leaving one out would not lower Δ, and the
@@ -76,35 +76,38 @@ concentration = 1.0
         return [f"the share of {first!r} in {target}", *others]
 
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
-        """Each coordinate is that of the share which a category takes of what the earlier ones left."""
+        """Map each coordinate to the share that a category takes of what earlier categories left."""
         concentration = np.broadcast_to(self.prior.concentration, len(self.target.categories))
         left = np.zeros(len(coordinates))
         logs = []
-        for place, values in enumerate(coordinates.T):
-            share = beta_quantile(values, float(concentration[place]), float(concentration[place + 1 :].sum()))
+        for index, values in enumerate(coordinates.T):
+            share = beta_quantile(values, float(concentration[index]), float(concentration[index + 1 :].sum()))
             logs.append(left + share.log_share)
             left = left + share.log_rest
         return {"probabilities": np.exp(np.column_stack([*logs, left]))}
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         stated = self.prior.concentration
-        return {"concentration": [one / width for one in stated] if isinstance(stated, list) else stated / width}
+        return {"concentration": [number / width for number in stated] if isinstance(stated, list) else stated / width}
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
         stated, categories = self.prior.concentration, len(self.target.categories)
         return {"probabilities": rng.dirichlet(np.broadcast_to(stated, categories), number)}
 
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
-        below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]  # the last gets what is left
-        place = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)
-        return np.asarray(np.take(self.target.categories, place))
+        # The last category gets the rest.
+        below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]
+        chosen = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)
+        return np.asarray(np.take(self.target.categories, chosen))
 
     def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        below = np.cumsum(truth["probabilities"][0])[:-1]  # the last category gets what is left
+        # The last category gets the rest.
+        below = np.cumsum(truth["probabilities"][0])[:-1]
         return Rows(None, np.sum(rng.uniform(size=(number, 1)) >= below, axis=1).astype(float), 1.0, self)
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
-        with np.errstate(divide="ignore"):  # a draw may rule a label out
+        # A draw may give a category the probability 0.
+        with np.errstate(divide="ignore"):
             return np.asarray(np.log(draws["probabilities"]).T[target[:, 0].astype(int)])
 
     @property
@@ -112,7 +115,10 @@ concentration = 1.0
         return f"the shares of the values of {self.target.name}"
 
     def axes(self) -> list[Axis]:
-        each = (Readable(f"{self.target.name} is {one}", f"probability[{one}]") for one in self.target.categories)
+        each = (
+            Readable(f"{self.target.name} is {category}", f"probability[{category}]")
+            for category in self.target.categories
+        )
         return [Axis("probability", tuple(each))]
 
 

@@ -1,4 +1,4 @@
-"""Turn Arrow columns into numbers and label positions, or say which cell cannot be."""
+"""Conversion of Arrow columns to numbers and label indices, with errors that name the wrong cell."""
 
 from datetime import date
 from typing import Any, NoReturn
@@ -17,15 +17,17 @@ MISSING_IN_AGREEMENT = 'for a feature, agree on missing = "indicator", or on mis
 
 
 def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
-    """Cells as a grid column codes them: numbers or positions, NaN where one is missing that may be, −1 for others."""
+    """Return cells as a grid column codes them: numbers or label indices, NaN for allowed gaps, −1 for other values."""
     name, array = column.name, decoded(array)
-    if isinstance(column, ScaledColumn) and column.plain:  # whoever adds up its values sees which are not finite
+    # Values that are not finite are refused later, when they are summed.
+    if isinstance(column, ScaledColumn) and column.plain:
         _refuse_missing(name, array, first_row)
         return number_values(name, array)
     gaps = gaps_of(array)
     if gaps.any() and not column.takes_missing:
         _raise_missing(name, first_row + int(np.flatnonzero(gaps)[0]))
-    if gaps.all():  # then the column may be of any type
+    # An empty column may have any type.
+    if gaps.all():
         return np.full(len(array), np.nan)
     if not isinstance(column, CodedColumn):
         since = column.since if isinstance(column, ScaledColumn) else None
@@ -51,7 +53,7 @@ def _days(name: str, array: "pa.Array[Any]", since: str, first_row: int) -> Floa
 
 
 def days_since(name: str, array: "pa.Array[Any]", since: str) -> Floats:
-    """Days from a date to those of a column, NaN where cells are missing or hold no date; refuse numbers."""
+    """Return days from a date to those of a column, NaN where cells are missing or hold no date; refuse numbers."""
     kind = array.type
     if is_text(kind):
         texts = array.cast(pa.string()).to_pylist()
@@ -64,7 +66,7 @@ def days_since(name: str, array: "pa.Array[Any]", since: str) -> Floats:
 
 
 def _date(text: str) -> date | None:
-    """The date that a text begins with, as in 2020-01-31 or 2020-01-31T08:30."""
+    """Parse the date that a text begins with, as in 2020-01-31 or 2020-01-31T08:30."""
     try:
         return date.fromisoformat(text.strip()[:10])
     except ValueError:
@@ -72,12 +74,12 @@ def _date(text: str) -> date | None:
 
 
 def gaps_of(array: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
-    """Which cells are missing: null, or NaN in a column of numbers."""
+    """Return a mask of missing cells: null, or NaN in a column of numbers."""
     return np.asarray(array.is_null(nan_is_null=True))
 
 
 def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
-    """Float64 values of a numeric column, NaN where cells are missing; a column of another type is refused."""
+    """Return float64 values of a numeric column, NaN for missing cells; refuse a column of another type."""
     array = decoded(array)
     kind = array.type
     if is_text(kind):
@@ -95,8 +97,9 @@ def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
 
 
 def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
-    """Message for a cell that holds none of the agreed labels."""
-    if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has
+    """Return the message for a cell that holds none of the agreed labels."""
+    # Numbers are read as floats, whatever the type in the table.
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     return (
         f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
@@ -113,7 +116,7 @@ def _raise_other(
 
 
 def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]") -> "pa.Array[Any]":
-    """Position of each cell's value among the agreed labels, null for other values; refuse a column of another type."""
+    """Return each cell's index among the agreed labels, null for other values; refuse a column of another type."""
     text, array = isinstance(labels[0], str), decoded(array)
     if text != is_text(array.type):
         raise TableError(
@@ -126,8 +129,8 @@ def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]
     else:
         values = pa.array([float(label) for label in labels], pa.float64())
         array = pa.array(number_values(name, array))
-    found: pa.Array[Any] = pc.index_in(array, value_set=values, skip_nulls=True)
-    return found
+    positions: pa.Array[Any] = pc.index_in(array, value_set=values, skip_nulls=True)
+    return positions
 
 
 def refuse_not_finite(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:
@@ -167,15 +170,16 @@ def _raise_missing(name: str, row: int) -> None:
 
 
 def decoded(array: Any) -> "pa.Array[Any]":
-    """A dictionary-encoded column (pandas and polars categories), or one of views, as plain values."""
+    """Decode a dictionary-encoded column (pandas and polars categories), or a column of views, to plain values."""
     plain: pa.Array[Any] = array
     if pa.types.is_dictionary(array.type):
         plain = decoded(array.dictionary).take(array.indices)
-    elif pa.types.is_string_view(array.type):  # which Arrow cannot gather yet
+    elif pa.types.is_string_view(array.type):
+        # Arrow cannot gather views yet.
         plain = array.cast(pa.string())
     return plain
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is text."""
+    """Return whether an Arrow type is text."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

@@ -1,4 +1,4 @@
-"""How the features of a regression become grid columns: one for a number, a block of 0/1 columns for a category.
+"""The coding of a regression's features as grid columns: one for a number, a block of 0/1 columns for a category.
 
 The coding is public and decided row by row, so that whatever is proved of coded rows holds for the rows themselves. A
 *term* is a grid column with a weight. Terms of a category are a *block*: at most one of them is 1, none where the level
@@ -26,7 +26,7 @@ from equipoise.models.layout import (
 
 
 class Term(NamedTuple):
-    """One weight: the grid column it multiplies, its name, and what an effect over the agreed range is called."""
+    """A grid column with its weight's name, and the wording of an effect over the agreed range."""
 
     column: GridColumn
     feature: str
@@ -37,19 +37,19 @@ class Term(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """What maps to 1 in the grid column, in the unit of the weight."""
+        """The value that maps to 1 in the grid column, in the unit of the weight."""
         if isinstance(self.column, ScaledColumn):
             return self.column.half_width
         return 1.0 if self.is_level else self.width / 2
 
     @property
     def middle(self) -> float:
-        """What maps to 0 in the grid column, in the unit of the weight."""
+        """The value that maps to 0 in the grid column, in the unit of the weight."""
         return self.column.middle if isinstance(self.column, ScaledColumn) else self.centre
 
     @property
     def step(self) -> str:
-        """What a weight is the effect of."""
+        """The change whose effect the weight is."""
         if self.is_level:
             return self.effect
         if isinstance(self.column, CodedColumn):
@@ -59,7 +59,7 @@ class Term(NamedTuple):
 
     @property
     def is_level(self) -> bool:
-        """Whether the column is 0 or 1."""
+        """True if the column is 0 or 1."""
         return isinstance(self.column, GapColumn) or (
             isinstance(self.column, CodedColumn) and set(self.column.codes) <= {0.0, 1.0}
         )
@@ -67,7 +67,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Coding:
-    """The terms of all features in order; places of numbers, of blocks, and of numbers' indicators."""
+    """The terms of all features in order; the indices of numbers, of blocks, and of numbers with their indicators."""
 
     terms: tuple[Term, ...]
     numbers: tuple[int, ...]
@@ -76,31 +76,31 @@ class Coding:
 
     @property
     def only_numbers(self) -> bool:
-        """Whether every term is a number."""
+        """True if every term is a number."""
         return not self.blocks
 
     @property
     def directions(self) -> int:
-        """How many terms of one row can be other than 0 at once: a number and its indicator count as one."""
+        """The number of terms of a row that can differ from 0 at once; a number and its indicator count as one."""
         return len(self.numbers) + len(self.blocks) - len(self.gaps)
 
     @cached_property
     def always_zero(self) -> frozenset[tuple[int, int]]:
-        """Products of two terms that are 0 in every row."""
-        pairs = {(one, other) for block in self.blocks for one in block for other in block if one < other}
+        """Pairs of terms whose product is 0 in every row."""
+        pairs = {(first, other) for block in self.blocks for first in block for other in block if first < other}
         return frozenset(pairs | {(min(pair), max(pair)) for pair in self.gaps})
 
     @property
     def level_terms(self) -> tuple[int, ...]:
-        """Places of all terms that are 0 or 1, in order."""
-        return tuple(sorted(place for block in self.blocks for place in block))
+        """The indices of all terms that are 0 or 1, in order."""
+        return tuple(sorted(index for block in self.blocks for index in block))
 
     def entries(self, target: str, square_weight: int, target_weight: int) -> tuple[Entry, ...]:
-        """Sums of all columns, then of all products of two that say something: see `sensitivity`."""
+        """Return sums of all columns, then of all products of two columns that carry information: see `sensitivity`."""
         names = [*(term.name for term in self.terms), target]
         weights = [0] * len(names)
-        for place in self.numbers:
-            weights[place] = square_weight
+        for index in self.numbers:
+            weights[index] = square_weight
         weights[-1] = target_weight
         entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
         for i in range(len(names)):
@@ -111,7 +111,7 @@ class Coding:
         return tuple(entries)
 
     def sensitivity(self, square_weight: int) -> int:
-        r"""Sensitivity of a regression's statistic, in grid steps, where numbers' squares have a weight a.
+        r"""Return the sensitivity of a regression's statistic, in grid steps, if numbers' squares have a weight a.
 
         The proofs beside the layouts of both regressions bound ‖g − g′‖² for terms in [−1, 1], all of whose squares
         have the weight a, by a function of u_j = x_j² that is convex and at most n² at vertices, n = w + 2, if a² is
@@ -134,7 +134,7 @@ class Coding:
 
 
 def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature | OrdinalFeature]) -> Coding:
-    """The coding that is agreed."""
+    """Build the agreed coding."""
     terms: list[Term] = []
     numbers: list[int] = []
     blocks: list[tuple[int, ...]] = []
@@ -148,9 +148,9 @@ def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature
                 blocks.append((len(terms),))
                 terms.append(_indicator(feature, terms[-1]))
         else:
-            found = _levels(feature)
-            blocks.append(tuple(range(len(terms), len(terms) + len(found))))
-            terms += found
+            levels = _levels(feature)
+            blocks.append(tuple(range(len(terms), len(terms) + len(levels))))
+            terms += levels
     return Coding(tuple(terms), tuple(numbers), tuple(blocks), tuple(gaps))
 
 
@@ -176,7 +176,7 @@ def _ordinal(feature: OrdinalFeature) -> Term:
     places = feature.places
     half = (places[-1] - places[0]) / 2
     middle = places[0] + half
-    codes = tuple((place - middle) / half for place in places)
+    codes = tuple((score - middle) / half for score in places)
     missing = {"refuse": None, "indicator": 0.0}.get(feature.missing)
     if feature.fill is not None:
         missing = codes[feature.levels.index(feature.fill)]
@@ -196,23 +196,23 @@ def _indicator(feature: NumberFeature | OrdinalFeature, term: Term) -> Term:
 
 
 def _levels(feature: BinaryFeature | CategoryFeature) -> list[Term]:
-    """A 0/1 column for every level but the reference, then for unlisted and for missing values, as agreed."""
+    """Return a 0/1 term for every level but the reference, then for unlisted and for missing values, as agreed."""
     reference = feature.reference
     other = isinstance(feature, CategoryFeature) and feature.other
     filled = None if feature.fill is None else feature.values.index(feature.fill)
     takes_missing = feature.missing != "refuse"
 
-    def column(place: int | None, *, is_other: bool = False, is_missing: bool = False) -> CodedColumn:
-        codes = tuple(float(position == place) for position in range(len(feature.values)))
-        missing = float(is_missing or (filled is not None and filled == place)) if takes_missing else None
+    def column(level: int | None, *, is_other: bool = False, is_missing: bool = False) -> CodedColumn:
+        codes = tuple(float(position == level) for position in range(len(feature.values)))
+        missing = float(is_missing or (filled is not None and filled == level)) if takes_missing else None
         return CodedColumn(feature.name, feature.values, codes, float(is_other) if other else None, missing)
 
     def term(name: str, grid: CodedColumn) -> Term:
         return Term(grid, feature.name, f"{feature.name}={name}", f"{feature.name}: {name} against {reference}", 1.0)
 
-    found = [term(str(value), column(k)) for k, value in enumerate(feature.values) if value != reference]
+    terms = [term(str(value), column(k)) for k, value in enumerate(feature.values) if value != reference]
     if other:
-        found.append(term("(other)", column(None, is_other=True)))
+        terms.append(term("(other)", column(None, is_other=True)))
     if feature.missing == "indicator":
-        found.append(term("(missing)", column(None, is_missing=True)))
-    return found
+        terms.append(term("(missing)", column(None, is_missing=True)))
+    return terms

@@ -30,8 +30,8 @@ from equipoise.models.layout import TRANSFORMS
 from equipoise.models.section import Finite, Section
 
 MAX_CATEGORIES = 2_000
-MAX_LEVELS = 50  # of a feature: each is a column of its own
-MIN_TYPICAL = 0.001  # of the width of the bounds
+MAX_LEVELS = 50  # most levels of a feature; each is a column of its own
+MIN_TYPICAL = 0.001  # least width of a typical range, as a share of the bounds' width
 
 # Spreadsheets take a cell that begins with one of these for a formula (the last four are the full-width forms), some of
 # them after blanks. A reader that separates columns by semicolons or tabs also begins a cell after one of these, which
@@ -76,7 +76,7 @@ Categories = Annotated[
 
 
 class NumberColumn(Section):
-    """A numeric column and its public bounds; values outside are moved to them, never dropped."""
+    """A numeric column and its public bounds; values outside are moved to the bounds, never dropped."""
 
     name: ColumnName
     bounds: tuple[Finite, Finite]
@@ -130,8 +130,9 @@ class RegressionColumn(NumberColumn):
         stated = [document[name] for name in ("reach", "typical") if document.get(name) is not None]
         if not stated:
             return document
-        if not all(is_range(one) for one in stated):
-            return {**document, "bounds": [-1.0, 1.0]}  # the mistake is in the other range, and said there
+        if not all(is_range(ends) for ends in stated):
+            # The other range is wrong, and its own check reports that.
+            return {**document, "bounds": [-1.0, 1.0]}
         return {**document, "bounds": list(_hull(stated))}
 
     @property
@@ -140,15 +141,15 @@ class RegressionColumn(NumberColumn):
 
     @property
     def valid_range(self) -> tuple[float, float] | None:
-        stated = [one for one in (self.reach, self.typical) if one is not None]
+        stated = [ends for ends in (self.reach, self.typical) if ends is not None]
         return None if stated and self.bounds == _hull(stated) else self.bounds  # as where bounds are left out
 
     @property
     def moved_ends(self) -> tuple[bool, bool]:
-        """Return at which ends of `scaled_range` there may be values beyond it, which a release moves.
+        """The ends of `scaled_range` beyond which there may be values, which a release moves to the end.
 
-        None are beyond a bound. Where bounds may have been left out, since they are what the other ranges span, some
-        are beyond an end of the typical range, but none beyond an end of a reach that is wider.
+        No value lies beyond a bound. If bounds were left out, they are what the other ranges span: then some values are
+        beyond an end of the typical range, but none beyond an end of a reach that is wider.
         """
         (low, high), valid, usual = self.scaled_range, self.valid_range, self.typical or self.reach
         if valid is not None:
@@ -187,12 +188,12 @@ class RegressionColumn(NumberColumn):
 
 
 def _hull(ranges: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the smallest range that holds all of them."""
-    return min(one[0] for one in ranges), max(one[1] for one in ranges)
+    """Return the smallest range that contains all of them."""
+    return min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
 
 
 def is_range(stated: Any) -> bool:
-    """Return true for two numbers."""
+    """Return whether a value is a pair of numbers."""
     is_pair = isinstance(stated, list | tuple) and len(stated) == 2
     return is_pair and all(isinstance(end, int | float) and not isinstance(end, bool) for end in stated)
 
@@ -252,7 +253,7 @@ class NumberFeature(RegressionColumn):
 
 
 class LevelFeature(Section, ABC):
-    """What features of agreed values share. `values` are those that a cell may have."""
+    """The fields that features of agreed values share. `values` are those that a cell may have."""
 
     name: ColumnName
     missing: Missing = "refuse"
@@ -261,7 +262,7 @@ class LevelFeature(Section, ABC):
     @property
     @abstractmethod
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
 
     @model_validator(mode="after")
     def _check_missing(self) -> Self:
@@ -279,7 +280,7 @@ class BinaryFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.labels
 
     @property
@@ -315,7 +316,7 @@ class CategoryFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.levels
 
 
@@ -332,7 +333,7 @@ class OrdinalFeature(LevelFeature):
             return self
         if len(self.scores) != len(self.levels):
             raise ValueError(f"scores has {len(self.scores)} numbers for {len(self.levels)} levels; give one for each")
-        if any(one >= other for one, other in zip(self.scores, self.scores[1:], strict=False)):
+        if any(score >= other for score, other in zip(self.scores, self.scores[1:], strict=False)):
             raise ValueError(f"scores = {list(self.scores)} must rise from level to level")
         if not _can_be_scaled(self.scores[0], self.scores[-1]):
             raise ValueError(f"scores = {list(self.scores)} cannot be mapped to [-1, 1]; choose other units")
@@ -340,13 +341,13 @@ class OrdinalFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.levels
 
     @property
     def places(self) -> tuple[float, ...]:
-        """Scores of all levels, stated or not."""
-        return tuple(float(place) for place in range(len(self.levels))) if self.scores is None else self.scores
+        """The scores of all levels, stated or not."""
+        return tuple(float(rank) for rank in range(len(self.levels))) if self.scores is None else self.scores
 
 
 def _kind_of(document: Any) -> str:
@@ -398,7 +399,7 @@ class CategoryColumn(Section):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value a cell may have."""
+        """All values that a cell may have."""
         return self.categories
 
 
@@ -410,7 +411,7 @@ class LabelColumn(Section):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value a cell may have."""
+        """All values that a cell may have."""
         return self.labels
 
 

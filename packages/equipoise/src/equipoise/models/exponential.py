@@ -1,4 +1,4 @@
-"""Waiting times: the rate of an exponential distribution."""
+"""The model of waiting times: the rate of an exponential distribution."""
 
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from equipoise.models.rate import Gamma, RateModel, refuse_impossible
 
 
 class ExponentialModel(RateModel):
-    """Rate of a waiting time."""
+    """A model of the rate of waiting times."""
 
     template = Template(
         "Days between failures across plants",
@@ -34,7 +34,7 @@ shape = 1.0
     prior: Gamma = Gamma()
 
     def _layout(self) -> Layout:
-        """Sum of the clipped waiting times, mapped to [−1, 1]: Δ = 2, from bound to bound."""
+        """Build the sum of the clipped waiting times, mapped to [−1, 1]: Δ = 2, from bound to bound."""
         column = scaled(self.target.name, self.target.bounds)
         return Layout((column,), (Entry(self.target.name, 0, None, 1),), sensitivity=2 * UNIT)
 
@@ -46,7 +46,8 @@ shape = 1.0
         return np.asarray(rng.exponential(1 / rate, size))
 
     def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
-        scaled_values(self.target_column, numbers)  # for its message
+        # Called for its refusal of values that are not finite.
+        scaled_values(self.target_column, numbers)
         refuse_impossible(numbers, numbers < 0, "0 or more")
         return numbers, 1.0
 

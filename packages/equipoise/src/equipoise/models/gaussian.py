@@ -1,4 +1,4 @@
-"""Numbers: mean and variance of a normal distribution."""
+"""The model of numbers: mean and variance of a normal distribution."""
 
 import math
 from typing import Any, Literal
@@ -37,7 +37,7 @@ class MeanAndVariance(Section):
 
 
 class GaussianModel(Family):
-    """Mean and variance of a number."""
+    """A model of a number's mean and variance."""
 
     template = Template(
         "Systolic blood pressure across practices",
@@ -60,11 +60,11 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
     prior: MeanAndVariance = MeanAndVariance()
 
     def _layout(self) -> Layout:
-        """Sums of x and a·x², x clipped and mapped to [−1, 1].
+        """Build the sums of x and a·x², x clipped and mapped to [−1, 1].
 
         With d = |x − x′| and s = |x + x′| ≤ 2 − d, one row changes (x, a x²) by d²(1 + a²s²) ≤ d²(1 + a²(2−d)²) in
-        square. At d = 2 this is 4. It never exceeds 4 iff a² ≤ (2+d)/(d²(2−d)) for all d in (0, 2), whose minimum, at
-        d = √5 − 1, is (11 + 5√5)/8 ≈ 2.77. So Δ = 2, reached by x = −x′ = 1, and a = 13/8 is free.
+        square. At d = 2 this is 4. It never exceeds 4 iff a² ≤ (2+d)/(d²(2−d)) for all d in (0, 2), whose minimum, at d
+        = √5 − 1, is (11 + 5√5)/8 ≈ 2.77. So Δ = 2, reached by x = −x′ = 1, and a = 13/8 is free.
         """
         target = self.target
         entries = (

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-import scipy  # whose `special` is loaded when it is first used
+import scipy  # its `special` is loaded when it is first used
 
 from equipoise._util.text import short
 from equipoise.errors import GuaranteeError
@@ -46,7 +46,7 @@ MIN_SENSITIVITY_STEPS = 2**32
 MAX_STATISTIC_LENGTH = 2**15
 LATTICE_GAP = 0.07 * MAX_STATISTIC_LENGTH * 2 / MIN_SENSITIVITY_STEPS**2
 DEFAULT_DELTA = 1e-6
-LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search in ordinary numbers
+LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search finite
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class Guarantee:
         if not (math.isfinite(zcdp) and zcdp > 0):
             raise GuaranteeError(f"zCDP rho must be a positive number, not {zcdp!r}")
         guarantee = cls(order=order, epsilon=order * zcdp)
-        while guarantee.zcdp > zcdp:  # rounding must not give away more than was asked for
+        # Rounding must not give away more privacy than the caller asked for.
+        while guarantee.zcdp > zcdp:
             guarantee = cls(order=order, epsilon=math.nextafter(guarantee.epsilon, 0.0))
         return guarantee
 
@@ -147,7 +148,7 @@ class Guarantee:
         return self.epsilon / self.order
 
     def epsilon_at(self, delta: float = DEFAULT_DELTA) -> float:
-        """Smallest ε for which (ε, δ)-differential privacy is certified.
+        """Return the smallest ε for which (ε, δ)-differential privacy is certified.
 
         Parameters
         ----------
@@ -163,37 +164,38 @@ class Guarantee:
 
     @property
     def guess(self) -> float:
-        """How often somebody who knows all other rows can tell which of two equally likely values one row has.
+        """The probability that somebody who knows all other rows tells two equally likely values of a row apart.
 
-        From 0.5, a coin's, to 1, no privacy at all.
+        It ranges from 0.5, a coin's, to 1, no privacy at all.
         """
         return guess_of(self.zcdp)
 
 
 def guess_of(zcdp: float) -> float:
-    """Largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ in total."""
+    """Return the largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ."""
     return 0.5 if zcdp == 0 else min(1.0, 0.5 + delta_of(0.0, zcdp) / 2)
 
 
 def delta_of(epsilon: float, zcdp: float) -> float:
-    """Certified δ at ε of ρ-zCDP Gaussian noise: the exact profile plus the lattice gap (module docstring)."""
+    """Return the certified δ at ε of ρ-zCDP Gaussian noise: exact profile plus lattice gap (module docstring)."""
     return _profile(epsilon, zcdp) + LATTICE_GAP * zcdp * (1 + math.exp(min(epsilon, 700.0)))
 
 
 def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
-    """Smallest ε certified at δ for a total zCDP spend; 0 when nothing has been spent."""
+    """Return the smallest ε certified at δ for a total zCDP spend; 0 if nothing has been spent."""
     _check_delta(delta)
     if zcdp == 0 or delta_of(0.0, zcdp) <= delta:
         return 0.0
     ceiling = _epsilon_by_zcdp(zcdp, delta)
     safe = _epsilon_of_least_delta(zcdp)
     if delta_of(safe, zcdp) > delta:
-        return ceiling  # so little privacy is left that the gap exceeds δ: the general bound still holds
+        # So little privacy is left that the gap exceeds δ; the general bound still holds.
+        return ceiling
     return min(ceiling, _bisect(lambda epsilon: delta_of(epsilon, zcdp) <= delta, safe, 0.0))
 
 
 def zcdp_of(epsilon: float, delta: float) -> float:
-    """Largest ρ whose Gaussian noise is certified (ε, δ)-differentially private."""
+    """Return the largest ρ whose Gaussian noise is certified (ε, δ)-differentially private."""
     epsilon = _number("epsilon", epsilon)
     if not 0 < epsilon <= LARGEST_EPSILON:
         raise GuaranteeError(f"epsilon must be a positive number up to {LARGEST_EPSILON:g}, not {epsilon!r}")
@@ -217,7 +219,7 @@ def zcdp_of(epsilon: float, delta: float) -> float:
 
 
 def _profile(epsilon: float, zcdp: float) -> float:
-    """δ(ε) of the continuous Gaussian mechanism (module docstring)."""
+    """Return δ(ε) of the continuous Gaussian mechanism (module docstring)."""
     mu = math.sqrt(2 * zcdp)
     upper, lower = (float(scipy.special.log_ndtr(sign * mu / 2 - epsilon / mu)) for sign in (1, -1))
     # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
@@ -225,17 +227,19 @@ def _profile(epsilon: float, zcdp: float) -> float:
 
 
 def _epsilon_of_least_delta(zcdp: float) -> float:
-    """Where `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
+    """Return the ε at which `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
     mu = math.sqrt(2 * zcdp)
     return max(0.0, -mu * (float(scipy.special.ndtri(min(LATTICE_GAP * zcdp, 0.5))) + mu / 2))
 
 
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:
-    """Bound that needs zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
+    """Return the bound from zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
 
-    def at(excess: float) -> float:  # α − 1, so that orders next to 1 do not round to it
+    # `excess` is α − 1, so that orders close to 1 do not round to 1.
+    def at(excess: float) -> float:
         rest = math.log(excess) - math.log1p(excess) - math.log1p(excess) / excess
-        return zcdp * (1 + excess) - math.log(delta) / excess + rest  # Canonne, Kamath & Steinke 2020, Proposition 12
+        # Canonne, Kamath & Steinke 2020, Proposition 12.
+        return zcdp * (1 + excess) - math.log(delta) / excess + rest
 
     near_best = math.sqrt(-math.log(delta) / zcdp)
     return max(0.0, min(at(near_best * 1.05**step) for step in range(-40, 41)))
@@ -267,12 +271,12 @@ def _check_delta(delta: float) -> None:
 
 
 def approx_dp(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """The (ε, δ) reading of a guarantee, which laws and guidelines use."""
+    """Return the (ε, δ) reading of a guarantee, which laws and guidelines use."""
     return f"({guarantee.epsilon_at(delta):.3g}, {short(delta)})-DP"
 
 
 def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """All three readings of a guarantee, in one sentence."""
+    """Return all three readings of a guarantee, in one sentence."""
     return (
         f"{approx_dp(guarantee, delta)}, that is Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, "
         f"that is zCDP {guarantee.zcdp:g}"
@@ -280,13 +284,13 @@ def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
 
 
 def guess_percent(zcdp: float) -> str:
-    """How often the best guess about one row can be right, rounded up: 50 % is a coin's, 100 % is no privacy at all."""
+    """Return the best guess's probability, rounded up: 50 % is a coin's, 100 % is no privacy at all."""
     right = math.ceil(1000 * guess_of(zcdp) - 1e-6) / 10
     return f"{right:.1f} %"
 
 
 def guessing(zcdp: float, *, released: str = "your release", individual: str | None = None) -> str:
-    """Say what a guarantee, or the sum of several, means to somebody who tries to learn about one row.
+    """Explain what a guarantee, or the sum of several, means for somebody who tries to learn about one row.
 
     If all rows of one individual are protected, `individual` is the column that names them.
     """

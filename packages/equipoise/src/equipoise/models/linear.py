@@ -42,7 +42,7 @@ from equipoise.models.regression import (
 )
 from equipoise.models.section import Finite, Positive, Section
 
-BIAS_PRECISION = 0.1  # unless agreed otherwise
+BIAS_PRECISION = 0.1  # default precision of the bias
 _STREAM = 0xE90
 
 
@@ -96,7 +96,7 @@ class NormalInverseWishart(Section):
 
 
 class LinearModel(Regression):
-    """Bayesian linear regression: everything about it that needs no sampler."""
+    """Bayesian linear regression, as far as it needs no sampler."""
 
     estimator_type = "regressor"
     score_name = "R²"
@@ -201,13 +201,13 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     @property
     def effect(self) -> float:
-        """Standard deviation of an effect in units of σ, as agreed or as usual: together they explain about half."""
+        """The standard deviation of an effect in units of σ; by default all effects together explain about half."""
         assert isinstance(self.prior, StandardisedEffects)
         return math.sqrt(2 / len(self.features)) if self.prior.effect is None else self.prior.effect
 
     @property
     def weight_precision(self) -> Floats:
-        """Precision of the coefficients of a conjugate prior in units of 1/σ², as agreed or as usual [w + 1, w + 1]."""
+        """The precision of a conjugate prior's coefficients in units of 1/σ², agreed or default [w + 1, w + 1]."""
         prior, data, width = self.prior, self.data_prior, len(self.features)
         assert isinstance(prior, NormalInverseGamma)
         assert isinstance(data, NormalInverseWishart)
@@ -218,7 +218,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     @property
     def feature_covariance(self) -> Floats:
-        """Expected covariance of the features under a conjugate prior [w, w]."""
+        """The expected covariance of the features under a conjugate prior [w, w]."""
         assert isinstance(self.data_prior, NormalInverseWishart)
         return _matrix(self.data_prior.covariance, len(self.features))
 
@@ -245,33 +245,33 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         assert residual is not None
         prior, unit = self.prior, self._residual_at(residual)
         if isinstance(prior, StandardisedEffects):
-            found = self.standardised_coordinates(weights, self.effect, unit, self._target_belief)
+            of_weights = self.standardised_coordinates(weights, self.effect, unit, self._target_belief)
         else:
             moved = weights - np.asarray(prior.weight_mean or 0.0)
-            found = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
-        return np.column_stack([residual, found])
+            of_weights = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
+        return np.column_stack([residual, of_weights])
 
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
         prior, unit = self.prior, self._residual_at(coordinates[:, 0])
         if isinstance(prior, StandardisedEffects):
-            found, of_unit = self.standardised_pull_back(
+            by_weights, of_unit = self.standardised_pull_back(
                 coordinates[:, 1:], slopes, self.effect, unit, self._target_belief
             )
             by_coordinate = log_normal_slope(coordinates[:, 0], *self._residual_belief)
         else:
             root = np.linalg.inv(np.linalg.cholesky(self.weight_precision))
-            found = unit[:, None] * (slopes @ root.T)
+            by_weights = unit[:, None] * (slopes @ root.T)
             of_unit = np.sum(slopes * (coordinates[:, 1:] @ root), axis=1)
             by_coordinate = -0.5 * log_gamma_slope(coordinates[:, 0], prior.shape)
         of_unit = of_unit + 2 * unit * of_variance
-        return np.column_stack([of_unit * unit * by_coordinate, found])
+        return np.column_stack([of_unit * unit * by_coordinate, by_weights])
 
     def log_volume(self, coordinates: Floats) -> Floats:
         unit = self._residual_at(coordinates[:, 0])
         return self.standardised_log_volume(coordinates[:, 1:], self.effect, unit, self._target_belief)
 
     def _residual_at(self, coordinates: Floats) -> Floats:
-        """Residual deviations at their coordinates."""
+        """Return residual deviations at their coordinates."""
         prior = self.prior
         if isinstance(prior, StandardisedEffects):
             return np.exp(log_normal_quantile(coordinates, *self._residual_belief))
@@ -279,7 +279,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     @property
     def _residual_belief(self) -> tuple[float, float, float]:
-        """Centre, spread of the logarithm and upper limit of the residual deviation, under a standardised prior."""
+        """The centre, spread of the logarithm and upper limit of the residual deviation, under a standardised prior."""
         assert isinstance(self.prior, StandardisedEffects)
         deviation = self.typical(self.target, self.target_column)[1]
         centre = min(self.prior.residual * deviation, LARGEST_DEVIATION)
@@ -287,13 +287,13 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     @property
     def _target_belief(self) -> tuple[float, float]:
-        """Middle and spread of the target's mean where features are at their means, under a standardised prior."""
+        """The centre and spread of the target's mean for features at their means, under a standardised prior."""
         assert isinstance(self.data_prior, StandardisedFeatures)
         middle, deviation, _ = self.typical(self.target, self.target_column)
         return middle, self.data_prior.mean_spread * deviation
 
     def likelihood_of(self, rows: Rows) -> Likelihood:
-        """By sums of products, whatever the number of rows."""
+        """Return a likelihood that needs only sums of products, whatever the number of rows."""
         assert rows.features is not None
         both = np.column_stack([rows.features, rows.target])
         products, number = both.T @ both, len(both)
@@ -320,24 +320,24 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         return {"weights": weights + np.asarray(prior.weight_mean or 0.0), "variance": variance}
 
     def expected_target(self, draws: Draws, table: Floats) -> Floats:
-        """Predictive mean of the target in its own units [rows]."""
+        """Return the predictive mean of the target in its own units [rows]."""
         target = self.target_column
         weights = np.asarray(draws["weights"].mean(axis=0))
         return np.asarray(target.middle + target.half_width * (self.scaled_features(table) @ weights))
 
     def target_interval(self, draws: Draws, table: Floats, tails: list[float]) -> Floats:
-        """Central predictive interval of the target [rows, 2]: doubt about the parameters, and the residual noise.
+        """Return a central predictive interval of the target [rows, 2]: doubt about parameters, and residual noise.
 
         One observation is simulated for each draw. Its noise is the same for all rows, so that a row's interval does
-        not depend on its company, and is spread evenly over the normal distribution, so that luck plays a smaller part.
+        not depend on the other rows, and is spread evenly over the normal distribution, to lower the Monte Carlo error.
         """
         features, target = self.scaled_features(table), self.target_column
         weights, deviation = draws["weights"], np.sqrt(draws["variance"])
         number = len(deviation)
         places = np.random.default_rng(_STREAM).permutation(number)
         noise = deviation * scipy.special.ndtri((places + 0.5) / number)
-        found = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
-        return np.asarray(target.middle + target.half_width * np.concatenate(found))
+        quantiles = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
+        return np.asarray(target.middle + target.half_width * np.concatenate(quantiles))
 
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
         target = self.target_column
@@ -349,7 +349,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         return predicted + noise, self.target_column.half_width
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
-        """Of a normal distribution with the predictive mean and variance (paper App. H.2)."""
+        """Return log densities of a normal with the predictive mean and variance (paper App. H.2)."""
         assert features is not None
         predicted = features @ draws["weights"].mean(axis=0)
         return log_normal_density(target, predicted, self.predictive_variance(draws, features))
@@ -364,7 +364,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         return f"Typical error of a predicted {self.target.name} (root mean square, in its own unit)"
 
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
-        """Root mean square over rows and draws; targets are within the agreed bounds, where there are some."""
+        """Return the root mean square over rows and draws; targets are clipped to agreed bounds, if there are some."""
         assert features is not None
         number = len(truth["variance"])
         noise = np.random.default_rng(_STREAM).normal(size=(len(features), number))

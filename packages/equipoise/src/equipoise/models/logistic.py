@@ -27,7 +27,8 @@ from equipoise.models.regression import (
 )
 from equipoise.models.section import Positive, Section
 
-_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)  # deviations that effects are within, two times out of three
+# Two thirds of the effects are within this many standard deviations.
+_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)
 
 
 class StandardisedLogOdds(Section):
@@ -212,14 +213,14 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     @property
     def _degrees(self) -> float:
-        """Degrees of freedom of the truncated norm."""
+        """The degrees of freedom of the truncated norm."""
         assert isinstance(self.prior, TruncatedNorm)
         degrees = self.prior.degrees_of_freedom
         return len(self.features) if degrees is None else degrees
 
     @property
     def _scales(self) -> Floats:
-        """Scales of the coefficients and of the bias under the truncated norm."""
+        """The scales of the coefficients and of the bias under the truncated norm."""
         assert isinstance(self.prior, TruncatedNorm)
         return np.array([self.prior.weight_scale] * len(self.features) + [self.prior.bias_scale])
 
@@ -228,11 +229,11 @@ bias_spread = 2.0        # log odds where all features are at their means
         signed, times = np.unique(rows.features * rows.target[:, None], axis=0, return_counts=True)
 
         def at(draws: Draws) -> Floats:
-            found, start = np.zeros(len(draws["weights"])), 0
-            for part in in_parts(signed, len(found)):
-                found += times[start : start + len(part)] @ scipy.special.log_expit(part @ draws["weights"].T)
+            totals, start = np.zeros(len(draws["weights"])), 0
+            for part in in_parts(signed, len(totals)):
+                totals += times[start : start + len(part)] @ scipy.special.log_expit(part @ draws["weights"].T)
                 start += len(part)
-            return found
+            return totals
 
         return at
 
@@ -257,7 +258,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return np.unique(np.array(self.target.labels))
 
     def positive_probabilities(self, draws: Draws, table: Floats) -> Iterator[Floats]:
-        """Probability of the positive label at every draw [some rows, draws], a few rows at a time."""
+        """Yield the probability of the positive label at every draw [some rows, draws], a few rows at a time."""
         weights = draws["weights"]
         for part in in_parts(self.scaled_features(table), len(weights)):
             yield np.asarray(scipy.special.expit(part @ weights.T))
@@ -288,7 +289,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return f"Predictions of {self.target.name} that are wrong"
 
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
-        """Share of rows whose more probable label is not the true one."""
+        """Return the share of rows whose more probable label is not the true one."""
         assert features is not None
         probable, positive = self._positive(draws, features) > 0.5, self._positive(truth, features)
         return float(np.where(probable, 1 - positive, positive).mean())
@@ -298,7 +299,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return float(np.mean((self._positive(draws, rows.features) > 0.5) != (rows.target > 0)))
 
     def _positive(self, draws: Draws, features: Floats) -> Floats:
-        """Probability of the positive label by all draws together, of scaled features."""
+        """Return the probability of the positive label for scaled features, averaged over draws."""
         return np.asarray(scipy.special.expit(features @ draws["weights"].T).mean(axis=1))
 
     def beliefs(self) -> tuple[str, ...]:

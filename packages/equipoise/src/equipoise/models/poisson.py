@@ -1,4 +1,4 @@
-"""Counts: the rate of a Poisson distribution."""
+"""The model of counts: the rate of a Poisson distribution."""
 
 from typing import Any, Literal
 
@@ -12,11 +12,11 @@ from equipoise.models.columns import CountColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible
 
-LARGEST_COUNT = 2.0**62  # that NumPy simulates
+LARGEST_COUNT = 2.0**62  # largest rate that NumPy simulates
 
 
 class PoissonModel(RateModel):
-    """Rate of a count."""
+    """A model of the rate of counts."""
 
     template = Template(
         "Emergency visits per day across hospitals",
@@ -36,7 +36,7 @@ shape = 1.0
     prior: Gamma = Gamma()
 
     def _layout(self) -> Layout:
-        """Sum of the clipped counts, mapped to [−1, 1]: one row moves it by at most Δ = 2 (from bound to bound)."""
+        """Build the sum of clipped counts, mapped to [−1, 1]: a row moves it by at most Δ = 2 (from bound to bound)."""
         column = scaled(self.target.name, self.target.bounds, whole_for=self.kind)
         return Layout((column,), (Entry(self.target.name, 0, None, 1),), sensitivity=2 * UNIT)
 
@@ -52,7 +52,8 @@ shape = 1.0
         return np.asarray(rng.poisson(rate, size))
 
     def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
-        scaled_values(self.target_column, numbers)  # for its message
+        # Called for its refusal of values that are not finite.
+        scaled_values(self.target_column, numbers)
         refuse_impossible(numbers, (numbers < 0) | (numbers != np.floor(numbers)), "a count of 0 or more")
         return numbers, 1.0
 

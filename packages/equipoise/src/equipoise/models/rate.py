@@ -1,4 +1,4 @@
-"""What counts and waiting times share: a rate with a gamma prior, in the data's own units."""
+"""The common part of counts and waiting times: a rate with a gamma prior, in the data's own units."""
 
 from abc import abstractmethod
 from typing import Any
@@ -21,11 +21,11 @@ class Gamma(Section):
 
 
 class RateModel(Family):
-    """A model whose one parameter is a rate."""
+    """A model whose only parameter is a rate."""
 
     @abstractmethod
     def sample_at(self, rate: Any, size: Any, rng: np.random.Generator) -> NDArray[Any]:
-        """Observations at given rates."""
+        """Simulate observations at given rates."""
 
     @property
     def parameters(self) -> dict[str, Support]:
@@ -46,7 +46,7 @@ class RateModel(Family):
     @property
     @abstractmethod
     def prior_rate(self) -> float:
-        """The rate of the gamma prior, as agreed or as usual: the data are then at the middle of their bounds."""
+        """The rate of the gamma prior; by default it puts the data at the middle of their bounds."""
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
         assert isinstance(self.prior, Gamma)
@@ -65,10 +65,10 @@ class RateModel(Family):
     @property
     @abstractmethod
     def _unit(self) -> str:
-        """What a rate counts."""
+        """The unit of the rate, in words."""
 
 
 def refuse_impossible(numbers: Floats, impossible: NDArray[np.bool_], what: str) -> None:
-    """Refuse the first target that is marked."""
+    """Refuse the first marked target."""
     if impossible.any():
         raise MediationError(f"the test target {numbers[impossible][0]:g} is impossible: it must be {what}")

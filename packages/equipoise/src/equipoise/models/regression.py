@@ -1,4 +1,4 @@
-"""What both regressions share: features with bounds, an agreed ball of them, two kinds of prior, prediction.
+"""The common part of both regressions: features with bounds, an agreed ball of them, two kinds of prior, prediction.
 
 Regressions work in *scaled* units: every bounded column is mapped publicly from its bounds to [−1, 1]. Their priors are
 stated in those units, and there are two kinds. The *standardised* one, the default since format 2, states beliefs about
@@ -46,22 +46,22 @@ from equipoise.models.columns import Column, Feature, NumberFeature, RegressionC
 from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, ScaledColumn, ceil_sqrt
 from equipoise.models.section import Positive, Section
 
-MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
-TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
-LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
-LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
-SMALLEST_BALL = 0.25  # radius, which would hide nearly all of a number
-BALL_HOLDS = 0.975  # of typical rows
-WORTH_A_BALL = 0.8  # of the noise
-MOVED_DEVIATION = 0.75  # of a normal column, most of which is moved to ±1
-SMALLEST_DEVIATION = 1e-12  # that has a logarithm
+MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, as `guarantee.LATTICE_GAP` requires
+TYPICAL_DEVIATION = 0.25  # default of a column's standard deviation, in half-widths of its bounds
+LEVEL_DEVIATION = 0.4  # of a 0/1 term: the value for a share of one fifth or four fifths
+LARGEST_DEVIATION = 1.0  # of a column scaled to [−1, 1]
+SMALLEST_BALL = 0.25  # smaller radii would hide nearly all of a number
+BALL_HOLDS = 0.975  # share of typical rows within a suggested ball
+WORTH_A_BALL = 0.8  # suggest a ball only if noise falls below this share
+MOVED_DEVIATION = 0.75  # of a column whose values are mostly moved to ±1
+SMALLEST_DEVIATION = 1e-12  # keeps logarithms finite
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
 LEVELS = (
     "A level's effect against the reference is believed to be as large as that of two and a half standard deviations "
     "of a number, and nothing much is believed of how frequent levels are."
 )
-WIDE = 3  # times the typical range, where a reach is worth a word
+WIDE = 3  # caution if a reach is wider than this many typical ranges
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
 
@@ -116,16 +116,17 @@ class Regression(Model):
     features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=MAX_FEATURES)]
     norm_bound: Positive | None = None
 
-    if TYPE_CHECKING:  # a field of the subclasses
+    # Subclasses declare this field.
+    if TYPE_CHECKING:
 
         @property
         def data_prior(self) -> Section:
-            """What is believed of the features' distribution before any data."""
+            """The beliefs about the features' distribution before any data."""
 
     @model_validator(mode="before")
     @classmethod
     def _name_priors(cls, document: Any) -> Any:
-        """Say of which kind the priors are: the standardised ones unless agreed otherwise, both of one kind."""
+        """Fill in the kind of the priors: standardised unless agreed otherwise, both of the same kind."""
         if not isinstance(document, dict):
             return document
         prior, data_prior = document.get("prior", {}), document.get("data_prior", {})
@@ -154,7 +155,8 @@ class Regression(Model):
             raise ValueError(
                 f"the features have {len(coding.terms)} columns once coded; at most {MAX_FEATURES} are allowed"
             )
-        twice = first_repeat([feature.name for feature in self.features])  # which the agreement refuses
+        # The agreement refuses repeated column names itself.
+        twice = first_repeat([feature.name for feature in self.features])
         if twice is None and (repeated := first_repeat([term.name for term in coding.terms])):
             raise ValueError(f"two columns are called {repeated!r} once coded; rename one")
         if coding.only_numbers:
@@ -169,7 +171,7 @@ class Regression(Model):
 
     @cached_property
     def coding(self) -> Coding:
-        """How features become columns with weights."""
+        """The coding of features as columns with weights."""
         return coding_of(self.features)
 
     @property
@@ -178,11 +180,11 @@ class Regression(Model):
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        return tuple(self.coding.terms[place].name for place in self.coding.numbers)
+        return tuple(self.coding.terms[index].name for index in self.coding.numbers)
 
     def joint_domains(self) -> dict[str, list[Any]]:
         coding = self.coding
-        features = ", ".join(coding.terms[place].feature for place in coding.numbers)
+        features = ", ".join(coding.terms[index].feature for index in coding.numbers)
         return {f"norm of ({features})": [] if self.norm_bound is None else [self.norm_bound]}
 
     @property
@@ -223,14 +225,14 @@ class Regression(Model):
         return words.get(name, name)
 
     def row_name(self, name: str) -> str:
-        labels = {one.name: one.label for axis in self.axes()[1:] for one in axis.parameters}
+        labels = {parameter.name: parameter.label for axis in self.axes()[1:] for parameter in axis.parameters}
         return {f"weight[{term.name}]": term.step for term in self.coding.terms}.get(name, labels.get(name, name))
 
     def coordinate_names(self) -> list[str]:
         return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 
     def typical(self, column: RegressionColumn | None, scaled: ScaledColumn | None) -> tuple[float, float, float]:
-        """What is believed of a column in scaled units: its middle, its deviation, the spread of its logarithm.
+        """Return beliefs about a column in scaled units: its middle, its deviation, the spread of its logarithm.
 
         Unless agreed, its reach holds 95 % of its values, or else the middle half of its bounds does.
         """
@@ -245,21 +247,21 @@ class Regression(Model):
         return float(np.clip((low + high) / 2, -1, 1)), deviation, spread
 
     def typical_features(self) -> list[tuple[float, float, float]]:
-        """What is believed of each feature that is a number, under a standardised prior."""
-        stated = {one.name: one for one in self.features if isinstance(one, NumberFeature)}
-        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        """Return the beliefs about each numeric feature, under a standardised prior."""
+        stated = {feature.name: feature for feature in self.features if isinstance(feature, NumberFeature)}
+        terms = [self.coding.terms[index] for index in self.coding.numbers]
         return [
-            self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
-            for one in terms
+            self.typical(stated.get(term.feature), term.column if isinstance(term.column, ScaledColumn) else None)
+            for term in terms
         ]
 
     def deviation_coordinates(self, deviations: Floats) -> Floats:
-        """Return coordinates, where the prior is N(0, 1), of standard deviations of numbers in scaled units."""
+        """Map standard deviations of numbers, in scaled units, to coordinates in which the prior is N(0, 1)."""
         below = self._deviation_probability(np.maximum(deviations, SMALLEST_DEVIATION))
         return np.clip(scipy.special.ndtri(below), -LIMIT, LIMIT)
 
     def _deviation_probability(self, deviations: Floats) -> Floats:
-        """Prior probability that each number's standard deviation is below a given one."""
+        """Return the prior probability that each number's standard deviation is below a given one."""
         _, typical, spread = np.transpose(self.typical_features())
         edge = np.log(LARGEST_DEVIATION / typical) / spread
         inside = np.minimum(np.log(deviations / typical) / spread, edge)
@@ -267,26 +269,26 @@ class Regression(Model):
 
     @cached_property
     def typical_terms(self) -> list[tuple[float, float, float]]:
-        """As `typical_features`, of every term; of a level it is believed that all of its block are equally frequent.
+        """The beliefs of `typical_features` for every term; all levels of a block are believed equally frequent.
 
         A level's deviation is taken as known: its logarithm has no spread.
         """
         coding = self.coding
-        found = [(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
-        for place, one in zip(coding.numbers, self.typical_features(), strict=True):
-            found[place] = one
+        beliefs = [(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
+        for index, belief in zip(coding.numbers, self.typical_features(), strict=True):
+            beliefs[index] = belief
         for block in coding.blocks:
-            for place in block:
-                found[place] = (1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
-        return found
+            for index in block:
+                beliefs[index] = (1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
+        return beliefs
 
     def standardised_weights(
         self, coordinates: Floats, effect: float, unit: Floats | float, target: tuple[float, float]
     ) -> Floats:
-        """Weights, the bias last, at coordinates [draws, terms + 1] of a standardised prior, features integrated out.
+        """Return weights, the bias last, at coordinates [draws, terms + 1] of a standardised prior.
 
-        An effect is in units of `unit` [draws]; `target` is what is believed of the target's mean, or of the log odds,
-        where features are at their means: its middle and spread.
+        Features are integrated out. An effect is in units of `unit` [draws]; `target` is the middle and spread of the
+        belief about the target's mean, or about the log odds, for features at their means.
         """
         weights = np.empty((len(coordinates), len(self.typical_terms)))
         for alike, typical, spread in self._alike_terms:
@@ -301,17 +303,17 @@ class Regression(Model):
         """Return the coordinates of weights [draws, terms + 1]: the inverse of `standardised_weights`."""
         slopes = weights[:, :-1]
         ratios = slopes / (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
-        found = np.empty_like(weights)
+        coordinates = np.empty_like(weights)
         for alike, typical, spread in self._alike_terms:
-            found[:, alike] = ratio_coordinate(ratios[:, alike], typical, spread, LARGEST_DEVIATION)
+            coordinates[:, alike] = ratio_coordinate(ratios[:, alike], typical, spread, LARGEST_DEVIATION)
         middle, deviation = self._bias_given(slopes, target)
-        found[:, -1] = (weights[:, -1] - middle) / deviation
-        return found
+        coordinates[:, -1] = (weights[:, -1] - middle) / deviation
+        return coordinates
 
     def standardised_pull_back(
         self, coordinates: Floats, slopes: Floats, effect: float, unit: Floats, target: tuple[float, float]
     ) -> tuple[Floats, Floats]:
-        """Derivatives by the coordinates of weights, and by the unit, given those by weights [draws, terms + 1]."""
+        """Return derivatives with respect to coordinates and to the unit, given those to weights [draws, terms + 1]."""
         scale = unit * (effect / SINH_DEVIATION)
         ratios, moved = np.empty_like(slopes[:, :-1]), np.empty_like(slopes[:, :-1])
         for alike, typical, spread in self._alike_terms:
@@ -324,16 +326,16 @@ class Regression(Model):
         # The bias moves with the other weights: its middle does, and how far it may be from there.
         through = slopes[:, :-1] - of_bias[:, None] * centres
         through += (of_bias * level / deviation)[:, None] * weights * of_means**2
-        found = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
-        return found, np.sum(through * weights, axis=1) / unit
+        by_coordinates = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
+        return by_coordinates, np.sum(through * weights, axis=1) / unit
 
     def standardised_log_volume(
         self, coordinates: Floats, effect: float, unit: Floats, target: tuple[float, float]
     ) -> Floats:
-        """Log determinant of the derivatives of weights by their coordinates [draws, terms + 1].
+        """Return the log determinant of the derivatives of weights with respect to coordinates [draws, terms + 1].
 
-        A weight moves with its own coordinate alone and the bias with all, so that the determinant is the product of
-        what each moves with its own.
+        A weight depends on its own coordinate alone and the bias on all, so that the Jacobian is triangular and the
+        determinant is the product of its diagonal.
         """
         scale = unit * (effect / SINH_DEVIATION)
         slopes = np.empty((len(coordinates), len(self.typical_terms)))
@@ -346,20 +348,23 @@ class Regression(Model):
 
     @cached_property
     def _means_of_terms(self) -> tuple[Floats, Floats]:
-        """Middles of what is believed of each term's mean, and spreads."""
+        """The centres of the beliefs about each term's mean, and their spreads."""
         assert isinstance(self.data_prior, StandardisedFeatures)
         centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
         return centres, np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0)
 
     @cached_property
     def _alike_terms(self) -> list[tuple[NDArray[np.intp], float, float]]:
-        """Places of terms of which the same is believed, with their deviation and its spread."""
+        """The indices of terms about which beliefs are the same, with their deviation and its spread."""
         _, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
         kinds = dict.fromkeys(zip(deviations.tolist(), spreads.tolist(), strict=True))
-        return [(np.flatnonzero((deviations == one) & (spreads == other)), one, other) for one, other in kinds]
+        return [
+            (np.flatnonzero((deviations == deviation) & (spreads == spread)), deviation, spread)
+            for deviation, spread in kinds
+        ]
 
     def _bias_given(self, slopes: Floats, target: tuple[float, float]) -> tuple[Floats, Floats]:
-        """Mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
+        """Return mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
         centres, of_means = self._means_of_terms
         return target[0] - slopes @ centres, np.sqrt(target[1] ** 2 + slopes**2 @ of_means**2)
 
@@ -373,16 +378,16 @@ class Regression(Model):
 
     @abstractmethod
     def log_volume(self, coordinates: Floats) -> Floats:
-        """Log determinant of the derivatives of weights by their coordinates, under a standardised prior."""
+        """Return the log determinant of the derivatives of weights by their coordinates, under a standardised prior."""
 
     # Predictions.
 
     def scaled_features(self, table: Floats) -> Floats:
-        """Terms [rows, terms] as a release takes them, with a last column of ones for the bias.
+        """Return terms [rows, terms] as a release takes them, with a last column of ones for the bias.
 
-        A number beyond its reach counts as the end of it, which is ±1 here, and rows beyond an agreed ball are pulled
-        onto it: a regression is one of moved numbers, so that it is the same in releases, in predictions and at home.
-        Features of agreed values are given as positions among them, −1 for other values; NaN is a missing one.
+        A number beyond its reach counts as the nearest end, which is ±1 here, and rows beyond an agreed ball are pulled
+        onto it: the regression is on clipped numbers, so that it is the same in releases, in predictions and at home.
+        Features of agreed values are given as indices of them, −1 for other values; NaN is a missing one.
         """
         cells = {feature.name: values for feature, values in zip(self.features, table.T, strict=True)}
         scaled = []
@@ -400,7 +405,7 @@ class Regression(Model):
 
     @abstractmethod
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
-        """New observations where the linear predictor is as given [draws, rows]."""
+        """Simulate observations for linear predictors [draws, rows]."""
 
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
         assert features is not None
@@ -408,10 +413,10 @@ class Regression(Model):
 
     @abstractmethod
     def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-        """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
+        """Simulate targets from `truth` for given predictors, as `log_probability` takes them, and their unit."""
 
     def imagine(self, truth: Draws, features: Floats, rng: np.random.Generator) -> Rows:
-        """Draw targets of one truth, of which there is a single draw, for rows of scaled features."""
+        """Simulate targets from `truth`, which holds a single draw, for rows of scaled features."""
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
 
     # Words.
@@ -428,7 +433,7 @@ class Regression(Model):
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
             return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
-        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        terms = [self.coding.terms[index] for index in self.coding.numbers]
         typical = [
             f"{term.name} {term.scale * deviation:.3g} around {term.middle + term.scale * middle:.4g}"
             for term, (middle, deviation, _) in zip(terms, self.typical_features(), strict=True)
@@ -450,27 +455,31 @@ class Regression(Model):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """On features that look like labels, and on reaches far wider than the values that are expected."""
-        numbers = [one for one in self.features if isinstance(one, NumberFeature) and one.transform is None]
-        labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one.bounds) == 1]
+        """Return cautions on features that look like labels, and on reaches far wider than expected values."""
+        numbers = [column for column in self.features if isinstance(column, NumberFeature) and column.transform is None]
+        labels = [
+            column.name for column in numbers if float(column.bounds[0]).is_integer() and _width(column.bounds) == 1
+        ]
         scaled = [*numbers, self.target] if isinstance(self.target, RegressionColumn) else numbers
-        times = {one.name: _width(one.scaled_range) / _width(one.typical) for one in scaled if one.typical}
+        times = {
+            column.name: _width(column.scaled_range) / _width(column.typical) for column in scaled if column.typical
+        }
         wide = [f"{name} ({ratio:.3g} times)" for name, ratio in times.items() if ratio > WIDE]
-        unstated = [one.name for one in scaled if one.typical is None and one.reach is None]
-        found = []
+        unstated = [column.name for column in scaled if column.typical is None and column.reach is None]
+        sentences = []
         if labels:
-            found.append(
+            sentences.append(
                 f"The bounds of {_shown(labels)} are one apart. If such a column has two values only, say so "
                 f'(kind = "binary", labels = [0, 1]): {self.two_values}'
             )
         if wide:
-            found.append(
+            sentences.append(
                 f"What scales the noise is much wider than the typical range of {_shown(wide)}: the noise of means is "
                 "as many times as large as it need be, that of squares and products the square of it. Agree on a "
                 "reach of about the typical range, or write format = 3, where that is the default."
             )
         if unstated and isinstance(self.data_prior, StandardisedFeatures):
-            found.append(
+            sentences.append(
                 f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on "
                 "a typical range, beyond which values are moved to its ends: with one of a fifth of the width the "
                 "noise of means is a fifth, that of squares a twenty-fifth."
@@ -481,29 +490,29 @@ class Regression(Model):
             suggested = useful_ball(len(coding.numbers), coding.directions, len(coding.blocks))
         if suggested is not None:
             radius, share = suggested
-            found.append(
+            sentences.append(
                 f"norm_bound = {radius:g} would lower the noise of sums and products to {share:.0%}, though raise that "
                 "of squares: few rows are extreme in all numbers at once. If they are typical and independent, 97.5 % "
                 "are not changed by it."
             )
-        return tuple(found)
+        return tuple(sentences)
 
     @property
     @abstractmethod
     def two_values(self) -> str:
-        """What happens to a feature that has two values only."""
+        """A warning about a feature that has only two values, as the end of a sentence."""
 
     @abstractmethod
     def belief_about_effects(self) -> str:
-        """What a standardised prior says of the parameters."""
+        """Return a sentence on a standardised prior's beliefs about the parameters."""
 
     @property
     @abstractmethod
     def effect_unit(self) -> str:
-        """Unit of an effect."""
+        """The unit of an effect."""
 
     def axes(self) -> list[Axis]:
-        """As effects of moving a feature over its agreed range, in one unit for all features."""
+        """Return effects of moving a feature over its agreed range, in one unit for all features."""
         effects = tuple(Readable(term.effect, f"weight[{term.name}]", term.width) for term in self.coding.terms)
         return [
             Axis(f"effect in {self.effect_unit}", effects, zero=True),
@@ -517,7 +526,7 @@ class Regression(Model):
 
     @property
     def _moves(self) -> str:
-        """What an effect is the effect of."""
+        """The change whose effect is shown."""
         levels = "" if self.coding.only_numbers else ", or is at a level instead of the reference"
         return f"when a feature moves over its whole agreed range{levels}, all else equal"
 
@@ -533,7 +542,7 @@ class Regression(Model):
                     raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 3")
                 model[key] = {"kind": "conjugate", **said}
         for column in _columns_of(model):
-            for name in [one for one in ("typical", "reach") if one in column]:
+            for name in [option for option in ("typical", "reach") if option in column]:
                 raise ValueError(
                     f"the column {column.get('name')!r} has `{name}`, which format 1 does not know; write format = 3 "
                     "(whose priors differ), or remove it"
@@ -576,7 +585,7 @@ class Ball(NamedTuple):
 
 
 def norm_ball(norm_bound: float, directions: int, blocks: int) -> Ball:
-    r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
+    r"""Return the sensitivity of both regressions when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
 
     Both layouts' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
     in [0, 1] and s = Σu_j ≤ r. There (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′), and Σ min(u, u′) is at least 0 and
@@ -614,7 +623,7 @@ def pull_onto_ball(terms: Floats, numbers: Sequence[int], norm_bound: float | No
 
 
 def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, float] | None:
-    """Return the radius that 97.5 % of typical rows are within, and what noise of products falls to; None if it rises.
+    """Return a radius that holds 97.5 % of typical rows, and the ratio of the products' noise; None if it hardly helps.
 
     A number whose typical range is its reach has a standard deviation of ½, so the squared norm is χ²/4 if numbers are
     independent. `directions` and `blocks` are those of a coding, marks of gaps among the blocks.
@@ -629,14 +638,14 @@ def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, floa
 
 
 def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
-    """A few rows at a time, so that rows × draws fit in memory."""
+    """Yield a few rows at a time, so that rows × draws fit in memory."""
     step = max(1, CELLS_AT_ONCE // draws)
     for start in range(0, len(features), step):
         yield features[start : start + step]
 
 
 def typical_deviation(column: RegressionColumn) -> float:
-    """The standard deviation that a standardised prior expects of a column, in the column's own units."""
+    """Return the standard deviation that a standardised prior expects of a column, in the column's own units."""
     stated = column.typical or column.reach
     lower, upper = stated or column.bounds
     return (upper - lower) / (4 if stated else 8)
@@ -647,7 +656,7 @@ def _width(ends: tuple[float, float]) -> float:
 
 
 def factor(spread: float) -> str:
-    """The factor that a spread of a logarithm is."""
+    """Return the factor that corresponds to a spread of a logarithm."""
     return f"{math.exp(spread):.2g}"
 
 
@@ -657,7 +666,7 @@ def _shown(columns: list[str]) -> str:
 
 
 def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a regression's document, as far as they are columns at all."""
+    """Return those columns of a regression's document that have the form of a column."""
     features = model.get("features")
     columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
     return [column for column in columns if isinstance(column, dict)]

@@ -1,4 +1,4 @@
-"""What every table of an agreement is made of: strict sections, and numbers that are numbers."""
+"""The base of every section of an agreement: strict keys, and numbers that are numbers."""
 
 import re
 from typing import Annotated, Any, ClassVar
@@ -30,7 +30,7 @@ SMALL_ORDER = frozenset(y[:-2] + f"{int(y[-2:], 16) | sign:02x}" for y in _Y_OF_
 
 
 def validate_public_key(public_key: str) -> str:
-    """The public key itself; refuse what is none, and one that anybody can sign with."""
+    """Return the public key; refuse an invalid one, and one that anybody can sign with."""
     if not re.fullmatch("[0-9a-f]{64}", public_key):
         raise ValueError("a public key is 64 lower-case hexadecimal digits")
     if public_key in SMALL_ORDER:
@@ -44,8 +44,8 @@ PublicKey = Annotated[Hex64, AfterValidator(validate_public_key)]
 class Section(BaseModel):
     """A table of the agreement: unknown keys are mistakes, and nothing changes once agreed.
 
-    Keys in `added_later` were not there when the format was made. One that has its default is left out of everything
-    that is written, so that agreements which do not use it, and settlements of them, keep their identities.
+    Keys in `added_later` were not there when the format was made. Such a key is left out of everything that is written
+    if it has its default, so that agreements that do not use it, and settlements of them, keep their identities.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,22 +1,22 @@
-r"""Bounds that are bought: how a column's values are spread, as a differentially private histogram on public bins.
+r"""Bounds that are bought: a column's distribution as a differentially private histogram on public bins.
 
-Bounds must not come from the data for nothing. Where nobody knows them, a little of the budget buys them: every party
+Bounds must not be taken from the data for free. If nobody knows them, a little of the budget buys them: every party
 releases, once, noisy counts of its values in bins that are the same for everybody, four to a doubling from 2⁻¹⁰ to 2³⁰
-on both sides of 0. Whatever is made of them afterwards, by anybody, costs nothing more (`proposal.py`).
+on both sides of 0. Whatever anybody computes from them afterwards costs nothing more (`proposal.py`).
 
 **Precondition.** Neighbouring tables differ in one row; in the rows of one individual, at most k of them; or, if rows
 are aggregated, in all rows of one individual. The ledger records which (`units.py`). The number of rows, or of
 individuals if rows are aggregated, is public, as that of a submission is.
 
-**Sensitivity.** A row adds 1 to at most one bin of each of c columns (to none where the value is missing). Replacing it
+**Sensitivity.** A row adds 1 to at most one bin of each of c columns (to none if the value is missing). Replacing it
 lowers one count and raises another, by 1 each: the counts of a column change by at most √2 in ℓ₂ norm, those of all
-columns by √(2c), and by **k √(2c)** for k rows. Aggregated rows are one row of each individual, made of that
-individual's rows alone (`RowsOfIndividuals.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the
-bound is rounded up, so that it is a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
+columns by √(2c), and by **k √(2c)** for k rows. Aggregation makes one row for each individual, from that individual's
+rows alone (`RowsOfIndividuals.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the bound is
+rounded up, so that it is a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
 
 **What a reader relies on.** A file is signed, and says nothing about its noise: the reader computes it from ρ, k and
-the number of columns. Counts that no such table and no such noise give are refused. A party can still lie about its
-rows; `agreement bounds` therefore also shows what each file proposes alone.
+the number of columns. Counts that are impossible for any table and any noise are refused. A party can still lie about
+its rows; `agreement bounds` therefore also shows what each file proposes alone.
 """
 
 import re
@@ -76,11 +76,11 @@ class BoundsRelease(BaseModel):
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of the noise on each count."""
+        """The standard deviation of the noise on each count."""
         return _deviation(len(self.counts), self.rows_per_individual, self.zcdp)
 
     def to_json(self) -> bytes:
-        """Write what its file holds."""
+        """Return the content of the file."""
         return canonical_json(self.model_dump()) + b"\n"
 
     def signed_bytes(self) -> bytes:
@@ -89,7 +89,7 @@ class BoundsRelease(BaseModel):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a file, which may come from anybody; refuse one that is altered, or that no table and no noise give."""
+        """Read a file, which may come from anybody; refuse one that is altered or has impossible counts."""
         try:
             document = strict_json(read_limited(path))
         except (OSError, ValueError, StrictJSONError) as error:
@@ -108,17 +108,17 @@ class BoundsRelease(BaseModel):
                 "buy them again, or agree on bounds from common knowledge"
             )
         try:
-            found = cls.model_validate(document)
+            release = cls.model_validate(document)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             key = ".".join(str(part) for part in first["loc"]) or "document"
             raise TableError(f"{str(path)!r} is damaged: {key}: {first['msg']}; ask the party for it again") from error
-        verify(found.public_key, found.signature, found.signed_bytes(), what=f"{str(path)!r}")
-        found._refuse_impossible(path)
-        return found
+        verify(release.public_key, release.signature, release.signed_bytes(), what=f"{str(path)!r}")
+        release._refuse_impossible(path)
+        return release
 
     def _refuse_impossible(self, path: Path) -> None:
-        """Refuse counts that so many rows with such noise cannot have; `IMPOSSIBLE` has the odds."""
+        """Refuse counts that this number of rows with such noise cannot have; `IMPOSSIBLE` has the odds."""
         slack = IMPOSSIBLE * self.deviation
         for name, counts in self.counts.items():
             if min(counts) < -slack or max(counts) > self.count + slack or sum(counts) > self.count + slack * BINS**0.5:
@@ -148,7 +148,7 @@ def release_bounds(
     cohort: str = "",
     individuals: Individuals | None = None,
 ) -> BoundsRelease:
-    """Count, record what it costs, then perturb and sign.
+    """Count, record the cost, then perturb and sign.
 
     Parameters
     ----------
@@ -208,13 +208,13 @@ def release_bounds(
         planned=True,
     )  # fmt: skip
     noisy = np.array(perturb([_WEIGHT * int(count) for count in counts.ravel()], sensitivity=sensitivity, zcdp=zcdp))
-    found = (noisy / _WEIGHT).reshape(counts.shape)
+    noisy_counts = (noisy / _WEIGHT).reshape(counts.shape)
     unsigned = BoundsRelease(
         party=party,
         zcdp=zcdp,
         rows_per_individual=rows,
         count=number,
-        counts=dict(zip(columns, found.tolist(), strict=True)),
+        counts=dict(zip(columns, noisy_counts.tolist(), strict=True)),
         public_key=public_hex(signing_key),
         signature="0" * 128,
     )
@@ -222,20 +222,20 @@ def release_bounds(
 
 
 def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> tuple[int, np.ndarray[Any, Any]]:
-    """Count rows, and the values of each column in each bin [columns, bins]; missing ones are in none."""
+    """Count rows, and each column's values in each bin [columns, bins]; missing values are in no bin."""
     number, counts = 0, np.zeros((len(columns), BINS), np.int64)
     for values_of_columns in _values(source, columns, individuals):
         number += len(values_of_columns[0])
-        for place, values in enumerate(values_of_columns):
+        for index, values in enumerate(values_of_columns):
             present = values[~np.isnan(values)]
-            counts[place] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
+            counts[index] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
     if not number:
         raise TableError("the table has no rows; bounds need at least one")
     return number, counts
 
 
 def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> Iterator[list[Floats]]:
-    """Read values of all columns piece by piece, NaN where one is missing; refuse infinite ones."""
+    """Yield the values of all columns piece by piece, NaN for missing ones; refuse infinite values."""
     wanted = tuple(Wanted(name, None) for name in columns)
     owners = None if individuals is None else RowsOfIndividuals(individuals)
     with open_table(source, wanted if owners is None else (*wanted, owners.wanted)) as table:
@@ -249,8 +249,8 @@ def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | No
             return
         for batch in table if owners is None else map(owners.kept, table):
             pieces = []
-            for place, name in enumerate(columns):
-                column = batch.data[:, place] if isinstance(batch.data, np.ndarray) else batch.data[place]
+            for index, name in enumerate(columns):
+                column = batch.data[:, index] if isinstance(batch.data, np.ndarray) else batch.data[index]
                 values = np.asarray(column, float) if isinstance(column, np.ndarray) else number_values(name, column)
                 refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), batch.first_row)
                 pieces.append(values if batch.keep is None else values[batch.keep])

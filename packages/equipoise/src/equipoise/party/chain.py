@@ -1,7 +1,7 @@
 """The file of a ledger: JSON lines, each with the hash of the one before, appended durably.
 
 Reading verifies the whole chain. A line torn by a crash while being written never counted, since fsync had not
-returned; it is left out, and the next writer drops it. Any other line that does not fit was changed or damaged.
+returned; readers skip it, and the next writer drops it. Any other line that does not fit was changed or damaged.
 """
 
 import json
@@ -25,14 +25,14 @@ _BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"cohort":', b'{"hash":"')  # of
 
 
 class Chain:
-    """An append-only file of entries. Reading takes no lock; whoever appends holds it from reading on."""
+    """An append-only file of entries. Reading takes no lock; a writer holds it from reading to appending."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of the file, which every change needs."""
+        """Hold the file's lock, which every change needs."""
         lock = FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600)
         try:
             lock.acquire()
@@ -48,7 +48,7 @@ class Chain:
             lock.release()
 
     def entries(self) -> tuple[list[dict[str, Any]], int]:
-        """Read and verify all entries; also return the length of the file up to the last whole one."""
+        """Read and verify all entries; also return the length of the file up to the last complete one."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -63,7 +63,8 @@ class Chain:
                 entry = _verified(line, len(entries), entries[-1]["hash"] if entries else _FIRST)
             except _BrokenEntryError as error:
                 if last and not line.endswith(b"\n") and _is_cut_short(line):
-                    break  # torn while being written: fsync never returned, so nothing was released on it
+                    # The line was torn while being written: fsync never returned, so nothing was released on it.
+                    break
                 if not entries:
                     raise LedgerError(
                         mixed_up(self.path, "a ledger")
@@ -79,7 +80,7 @@ class Chain:
         return entries, end
 
     def append(self, entries: list[dict[str, Any]], end: int, content: dict[str, Any]) -> str:
-        """Write one entry after the last whole one, durably, and return its hash."""
+        """Write an entry after the last complete one, durably, and return its hash."""
         entry = {
             "sequence": len(entries),
             "previous": entries[-1]["hash"] if entries else _FIRST,
@@ -98,7 +99,8 @@ class Chain:
             try:
                 os.lseek(handle, max(end - 1, 0), os.SEEK_SET)
                 if end and os.read(handle, 1) != b"\n":
-                    line = b"\n" + line  # a whole entry whose newline was lost
+                    # The last entry is whole, but its newline was lost.
+                    line = b"\n" + line
                 os.ftruncate(handle, end)
                 write_all(handle, line)
                 os.fsync(handle)
@@ -133,10 +135,11 @@ def _verified(line: bytes, sequence: int, previous: str) -> dict[str, Any]:
 
 
 def _is_cut_short(line: bytes) -> bool:
-    """Whether a line is the mere beginning of an entry, as a crash leaves it; some file systems pad with zeros."""
+    """Return whether a line is just the start of an entry, as a crash leaves it; some file systems pad with zeros."""
     written = line.rstrip(b"\0")
     if not any(written.startswith(start[: len(written)]) for start in _BEGINNINGS):
-        return False  # somebody's other file: not ours to overwrite
+        # The file is somebody else's, and not ours to overwrite.
+        return False
     try:
         json.JSONDecoder().raw_decode(written.decode("ascii", errors="replace"))
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Stream a CSV file, and say exactly which cell is wrong when one is."""
+"""A stream of a CSV file's batches, with errors that name exactly the wrong cell."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "z
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A delimited text file whose ending does not say how it is written.
+    """A delimited text file whose name does not say how it is written.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class CsvFile:
 
 
 def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path | CsvFile:
-    """A path, as a `CsvFile` if it was said how the file is written; `tab` stands for a tab."""
+    """Return the path, or a `CsvFile` if a delimiter or decimal sign is stated; `tab` stands for a tab."""
     if delimiter is None and decimal is None:
         return path
     usual = DELIMITERS.get((Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path).suffix.lower(), ",")
@@ -70,7 +70,7 @@ def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path
 
 
 class Dialect(NamedTuple):
-    """How a file is written."""
+    """The format of a delimited file: its separators, compression and header."""
 
     delimiter: str
     decimal: str
@@ -79,12 +79,12 @@ class Dialect(NamedTuple):
 
     @property
     def one_column(self) -> bool:
-        """Whether lines have no delimiters."""
+        """True if lines have no delimiters."""
         return len(self.header) == 1
 
 
 def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
-    """Open a delimited text file, compressed or not, by its header."""
+    """Open a delimited text file, compressed or not, and check its header."""
     path = file.path
     dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()))
     header = _csv_header(path, dialect)
@@ -118,7 +118,7 @@ def _csv_batches(
 
 
 def _conversions(dialect: Dialect, wanted: tuple[Wanted, ...], *, as_text: bool = False) -> list[pa_csv.ConvertOptions]:
-    """How texts become cells, for columns in which the same ones mean a missing value: "NA" unless it is agreed."""
+    """Return how text becomes cells, by the texts that mean missing: "NA" is one unless it is an agreed value."""
     columns: dict[tuple[str, ...], dict[str, Any]] = {}
     for want in wanted:
         missing = tuple(text for text in pa_csv.ConvertOptions().null_values or () if text not in (want.labels or ()))
@@ -140,25 +140,25 @@ def _csv_reader(
 ) -> Iterator[pa.RecordBatch]:
     """Parse a few megabytes of whole lines at a time.
 
-    Arrow could stream by itself, but its threads would then hold on to the Python file; where one of them lets go of it
-    while Python shuts down, the process aborts although everything was read.
+    Arrow could stream by itself, but its threads would then keep references to the Python file; if one of them drops
+    its reference while Python shuts down, the process aborts although everything was read.
     """
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
         newlines_in_values=True,
-        ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
+        ignore_empty_lines=not dialect.one_column,  # an empty line is then a missing value
     )
 
     def read_block(source: Any, names: list[str] | None, *, threads: bool) -> pa.Table:
         read = pa_csv.ReadOptions(block_size=2**21, column_names=names, use_threads=threads)
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for convert in conversions:
             source.seek(0)
             table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
-            found |= zip(table.column_names, table.columns, strict=True)
-        return pa.table(found)
+            columns |= zip(table.column_names, table.columns, strict=True)
+        return pa.table(columns)
 
-    names: list[str] | None = None  # the first block has them
+    names: list[str] | None = None  # read from the first block
     before = 0
     for block in _blocks_of_lines(_decompressed(stream, dialect)):
         source: Any = pa.BufferReader(_owned_by_arrow(block))
@@ -166,7 +166,8 @@ def _csv_reader(
             table = read_block(source, names, threads=True)
         except pa.ArrowInvalid:
             try:
-                table = read_block(source, names, threads=False)  # then Arrow counts rows
+                # Without threads, Arrow's message has the row's number.
+                table = read_block(source, names, threads=False)
             except pa.ArrowInvalid as error:
                 raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
         before += table.num_rows + (names is None)
@@ -175,15 +176,16 @@ def _csv_reader(
 
 
 def _counted_from(before: int, message: str) -> str:
-    """A message of Arrow's that numbers rows within a block, with their numbers in the file."""
+    """Rewrite one of Arrow's messages so that rows are numbered within the file, not within a block."""
     return re.sub(r"Row #(\d+)", lambda match: f"Row #{int(match[1]) + before}", message)
 
 
 def _blocks_of_lines(stream: Any) -> Iterator[bytes]:
-    """The bytes of a file, cut after line ends that are not within quotation marks.
+    """Yield the bytes of a file, cut after line ends that are not within quotation marks.
 
     A quotation mark without its partner makes everything up to the next one a single cell: rows would vanish, and with
-    them the exact count that neighbouring tables must share. Arrow does not complain; an odd number gives it away.
+    them the exact count that neighbouring tables must share. Arrow does not complain, but an odd number of quotation
+    marks reveals it.
     """
     kept = b""
     while data := stream.read(BLOCK_BYTES):
@@ -203,13 +205,13 @@ def _blocks_of_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _last_line_end(data: bytes) -> int:
-    """Where the last whole line ends, 0 if none does."""
+    """Return the position after the last complete line, or 0 if there is none."""
     end = b"\n" if b"\n" in data else b"\r"
     odd = data.count(b'"') % 2
     stop = len(data)
     while stop:
         cut = data.rfind(end, 0, stop) + 1
-        odd ^= data.count(b'"', cut, stop) % 2  # of those before the cut
+        odd ^= data.count(b'"', cut, stop) % 2  # parity of the quotation marks before the cut
         if not odd:
             return cut
         stop = cut - 1 if cut else 0
@@ -217,7 +219,7 @@ def _last_line_end(data: bytes) -> int:
 
 
 def _owned_by_arrow(block: bytes) -> pa.Buffer:
-    """A copy in memory that no Python object owns, for Arrow's threads to let go of when they please."""
+    """Copy into memory that no Python object owns, so that Arrow's threads may release it at any time."""
     buffer = pa.allocate_buffer(len(block))
     memoryview(buffer).cast("B")[:] = block
     return buffer
@@ -248,19 +250,21 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                         return f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; {remedy}"
             row += batch.num_rows
     except pa.ArrowInvalid:
-        return None  # not a bad number but a malformed line, which Arrow's own message describes
+        # The line is malformed, which Arrow's own message describes.
+        return None
     return None
 
 
 def is_number(text: str, decimal: str) -> bool:
-    """Whether a cell of a file with such decimals holds a number."""
+    """Return whether a cell of a file with this decimal sign holds a number."""
     if decimal == ",":
         text = text.translate({ord(","): ".", ord("."): ","})
     try:
         float(text)
     except ValueError:
         return False
-    return text.isascii() and "_" not in text  # Python's float() reads more than Arrow's
+    # Python's `float()` accepts more than Arrow does.
+    return text.isascii() and "_" not in text
 
 
 def _csv_header(path: Path, dialect: Dialect) -> list[str]:

@@ -1,7 +1,7 @@
 """A first draft of an agreement from a table's column names and types alone, with questions for people to answer.
 
-No value of the table is in it: neither bounds nor levels, which must come from common knowledge. What is drafted is not
-an agreement until every question is answered: `equipoise agreement check` refuses the marks that are left.
+It holds no value of the table: neither bounds nor levels, which must come from common knowledge. A draft becomes an
+agreement once every question is answered: `equipoise agreement check` refuses remaining question marks.
 """
 
 import re
@@ -20,21 +20,21 @@ from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.stream import ANY_TEXT, Wanted, refuse_other_separator
 from equipoise.party.table import is_delimited, open_table
 
-LOOKED_AT = 100_000  # rows whose type is looked at
+LOOKED_AT = 100_000  # rows read to tell types
 _OWNER = re.compile(r"(^|[_ .-])(id|nr|no|mrn|uuid|key)$|^(patient|person|subject|customer|member)", re.IGNORECASE)
 Kind = Literal["number", "text", "truth", "date", "nothing"]
 _Cell = Kind | Literal["number with the other decimal"]
 
 
 class Seen(NamedTuple):
-    """A column: its name, and what its cells are made of. Whether some are missing is not for others to know."""
+    """A column: its name, and the kind of its cells. Others must not learn if some are missing."""
 
     name: str
     kind: Kind
 
 
 def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
-    """TOML text: an agreement but for what people must decide."""
+    """Return the TOML text of an agreement with open questions for everything that people must decide."""
     columns = seen_columns(source)
     names = [column.name for column in columns]
     if target is not None and target not in names:
@@ -81,7 +81,7 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
 
 
 def seen_columns(source: Any) -> list[Seen]:
-    """Read names and types of all columns."""
+    """Read names and kinds of all columns."""
     with open_table(source, ()) as table:
         names = list(table.all_columns)
     as_text = is_delimited(source)
@@ -167,7 +167,7 @@ def _feature_lines(column: Seen) -> list[str]:
 
 
 def _ball_lines(features: Sequence[Seen]) -> list[str]:
-    """Limit the norm of a row's numbers, where that lowers the noise of most entries."""
+    """Propose a limit for the norm of a row's numbers, if that lowers the noise of most entries."""
     numbers = sum(column.kind in ("number", "date") for column in features)
     levels = sum(column.kind in ("truth", "text") for column in features)
     ball = useful_ball(numbers, numbers + levels, levels)

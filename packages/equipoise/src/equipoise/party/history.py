@@ -1,6 +1,6 @@
-"""Interpret a verified ledger: spends, totals, remembered bounds, stored submissions.
+"""The interpretation of a verified ledger: spends, totals, remembered bounds, stored submissions.
 
-`units.py` says what a total means where spends protect different units or are about different cohorts.
+`units.py` says what a total means if spends protect different units or are about different cohorts.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Domains = dict[str, list[int | float | str]]
 
 @dataclass(frozen=True)
 class Spend:
-    """One recorded spend. `id` is its hash and the id of the submission it paid for."""
+    """A recorded spend. `id` is its hash and the id of the submission it paid for."""
 
     id: str
     time: str
@@ -26,11 +26,11 @@ class Spend:
     zcdp: float
     count: int
     finished: bool
-    cohort: str = ""  # whom it is about; everybody, unless named
-    unit: Unit = ONE_ROW  # what it protects
+    cohort: str = ""  # part of the individuals it is about; empty for everybody
+    unit: Unit = ONE_ROW  # unit that it protects
 
     def matches(self, submission: Submission) -> bool:
-        """Whether a submission states what was paid for."""
+        """Return whether a submission states what was paid for."""
         return (self.agreement, self.party, self.order, self.epsilon, self.count) == (
             submission.agreement,
             submission.party,
@@ -53,7 +53,7 @@ class OtherSpend:
 
 
 class History:
-    """Entries of a verified ledger, interpreted."""
+    """The entries of a verified ledger, interpreted."""
 
     def __init__(self, entries: list[dict[str, Any]]) -> None:
         self.family = ""
@@ -115,27 +115,27 @@ class History:
 
     @property
     def account(self) -> Account:
-        """All spends with what the party states about rows of individuals: it adds them up."""
+        """All spends, with the party's statements about rows of individuals; the account adds them up."""
         spends: list[Charge] = [*self.spends, *self.others]
         return Account(spends, self.rows_per_individual, frozenset(self.same_individuals))
 
     @property
     def total_zcdp(self) -> float:
-        """Everything spent, finished or not, on whoever lost most; infinite where unlike units cannot be added up."""
+        """The total spent, finished or not, on the worst-off unit; infinite if unlike units cannot be added up."""
         return self.account.total
 
     @property
     def unit(self) -> str:
-        """What the total is for: one row, or all rows of one individual."""
+        """The unit that the total is for: one row, or all rows of one individual."""
         return self.account.unit
 
     @property
     def cohorts(self) -> tuple[str, ...]:
-        """Everybody (""), and the cohorts that were named."""
+        """The empty name, for everybody, and the named cohorts."""
         return self.account.cohorts
 
     def spent_on(self, cohort: str) -> float:
-        """Add up what was spent on the individuals of a cohort: on it, and on everybody."""
+        """Add up the spends on the individuals of a cohort: those on the cohort and those on everybody."""
         return self.account.spent_on(cohort)
 
     def account_after(self, zcdp: float, cohort: str, unit: Unit) -> Account:
@@ -147,14 +147,14 @@ class History:
 
     @property
     def unfinished(self) -> list[Spend]:
-        """Spends whose release was never stored: the process died. They count."""
+        """Spends whose release was never stored because the process died. They count."""
         return [spend for spend in self.spends if not spend.finished]
 
     def latest_spend(self, agreement: str, party: str) -> Spend | None:
-        """The latest spend of a party under an agreement, finished or not."""
+        """Return the latest spend of a party under an agreement, finished or not."""
         return next((s for s in reversed(self.spends) if (s.agreement, s.party) == (agreement, party)), None)
 
     def stored_submission(self, agreement: str, party: str) -> Submission | None:
-        """The latest submission made under an agreement by a party, if there is one."""
+        """Return the latest submission of a party under an agreement, or None."""
         finished = (s for s in reversed(self.spends) if s.finished and (s.agreement, s.party) == (agreement, party))
         return next((self.submissions[spend.id] for spend in finished), None)

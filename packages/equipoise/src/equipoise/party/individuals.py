@@ -1,4 +1,4 @@
-"""Whose rows they are: counted while a table is read, so that nobody has more than agreed, or made one of each.
+"""The owners of rows, counted while a table is read, to bound everybody's rows or combine them into one.
 
 Identifiers are compared as they are written, and never leave the machine: not in a submission, not in the ledger, not
 in a message.
@@ -25,7 +25,7 @@ Places = NDArray[np.int64]
 
 
 def check_stated_rows(source: Any, column: str, rows: int) -> None:
-    """Refuse a table in which somebody has more rows than the party states, where a column tells and can be read.
+    """Refuse a table in which somebody has more rows than the party states, if a readable column shows it.
 
     Spends that protect single rows count for individuals by the stated number.
     """
@@ -46,22 +46,22 @@ def check_stated_rows(source: Any, column: str, rows: int) -> None:
 
 
 class RowsOfIndividuals:
-    """How many rows everybody had so far."""
+    """The number of rows of each individual so far."""
 
     def __init__(self, agreed: Individuals) -> None:
         self.agreed = agreed
         self._places: dict[Any, int] = {}
         self._rows = np.zeros(0, np.int64)
-        self._kind: str | None = None  # of values that name somebody, which must be the same in all batches
+        self._kind: str | None = None  # kind of the owners' values, the same in all batches
 
     @property
     def numbers(self) -> dict[int, int]:
-        """How many individuals had how many rows."""
+        """The number of individuals with each number of rows."""
         rows, individuals = np.unique(self._rows[: len(self._places)], return_counts=True)
         return dict(zip(rows.tolist(), individuals.tolist(), strict=True))
 
     def kept(self, batch: Batch) -> Batch:
-        """A batch whose last column says whose rows they are, without it; rows that are too many do not count."""
+        """Remove a batch's last column, which names the owners; mark rows above the agreed number as not counting."""
         *data, owners = batch.data
         too_many = self.too_many(owners, batch.first_row)
         if not too_many.any():
@@ -71,7 +71,7 @@ class RowsOfIndividuals:
         return Batch(batch.first_row, data, ~too_many)
 
     def too_many(self, owners: "pa.Array[Any]", first_row: int) -> NDArray[np.bool_]:
-        """Which rows are of somebody who has had as many as agreed already."""
+        """Return a mask of rows whose owner has already had the agreed number of rows."""
         whose, within = self._whose(owners, first_row)
         order = np.argsort(within, kind="stable")
         rows = np.bincount(within, minlength=len(whose))
@@ -83,55 +83,56 @@ class RowsOfIndividuals:
     def merged(
         self, batches: Iterable[Batch], columns: Sequence[GridColumn], told: Callable[[int], None]
     ) -> Iterator[Batch]:
-        """One row of all rows of each individual, as cells of `columns`; `told` hears how many rows were read.
+        """Yield one row for each individual, made of all its rows, as cells of `columns`.
 
-        Where the mean is agreed, a number is the mean of those that are there, and a level the one that is there most
-        often, the first in agreed order among equals and unlisted ones last. Otherwise it is the first or the last that
-        is there, in the order of the table. A cell is missing where it is in all rows. Transforms, clipping and codes
-        come after.
+        `told` is called with the number of rows read. If the mean is agreed, a number is the mean of those present, and
+        a level the most frequent of those present, the first in agreed order among equals and unlisted ones last.
+        Otherwise the cell is the first or the last present, in the order of the table. A cell is missing if it is
+        missing in all rows. Transforms, clipping and codes come after.
 
         **Why protecting an individual costs as much as protecting one row.** What comes out has one row of everybody,
         which is a function of that individual's rows and their order alone: counts are exact, and a mean is the
-        quotient of a sum whose every addition is of the individual's own next value, wherever batches end (floating
-        point would tell otherwise, and somebody's additional row moves the others' to other batches). So two tables
-        that differ in all rows of one individual, of any number but none, come out as tables that differ in one row.
-        Memory grows with individuals and with the levels that each has, not with rows.
+        quotient of a sum whose every addition is of the individual's own next value, wherever batches end (if sums
+        depended on batches, floating-point rounding would reveal the difference, because somebody's additional row
+        moves the others' rows to other batches). So two tables that differ in all rows of one individual, of any number
+        but none, come out as tables that differ in one row. Memory grows with individuals and with the levels that each
+        has, not with rows.
         """
-        found, first_rows = self.cells_of_all(batches, columns, told)
-        self._refuse_gaps(columns, found, first_rows)
+        merged_cells, first_rows = self.cells_of_all(batches, columns, told)
+        self._refuse_gaps(columns, merged_cells, first_rows)
         for start in range(0, len(first_rows), BATCH_ROWS):
-            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in found], are_cells=True)
+            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in merged_cells], are_cells=True)
 
     def cells_of_all(
         self, batches: Iterable[Batch], columns: Sequence[GridColumn], told: Callable[[int], None] | None = None
     ) -> tuple[list[Floats], Floats]:
-        """Cells of each column as `merged` has them, gaps or not, and the row in which each individual begins."""
+        """Return each column's cells as `merged` makes them, gaps or not, and each individual's first row."""
         made = [_aggregation(column, self.agreed) for column in columns]
         first_rows, rows = _Present(last=False), 0
         for batch in batches:
             *data, owners = batch.data
             places, individuals = self.places_of(owners, batch.first_row), self.number
             first_rows.add(places, batch.first_row + np.arange(len(places), dtype=float), individuals)
-            for one, column, cells in zip(made, columns, data, strict=True):
-                one.add(places, _cells(column, cells, batch.first_row), individuals)
+            for aggregation, column, cells in zip(made, columns, data, strict=True):
+                aggregation.add(places, _cells(column, cells, batch.first_row), individuals)
             rows += batch.rows
             if told is not None:
                 told(rows)
         count = len(self._places)
-        return [one.cells(count) for one in made], first_rows.cells(count)
+        return [aggregation.cells(count) for aggregation in made], first_rows.cells(count)
 
     @property
     def number(self) -> int:
-        """How many individuals were seen so far."""
+        """The number of individuals seen so far."""
         return len(self._places)
 
     def places_of(self, owners: "pa.Array[Any]", first_row: int) -> Places:
-        """Return the place of each row's owner among all that were seen; their rows are counted."""
+        """Return the index of each row's owner among all seen so far, and count the rows."""
         whose, within = self._whose(owners, first_row)
         return whose[within]
 
     def _whose(self, owners: "pa.Array[Any]", first_row: int) -> tuple[Places, Places]:
-        """Places of a batch's owners, each once, and each row's owner among these; their rows are counted."""
+        """Return the indices of a batch's distinct owners, and each row's owner among these; count the rows."""
         missing = np.asarray(owners.is_null(nan_is_null=True))
         if missing.any():
             row = first_row + int(np.flatnonzero(missing)[0])
@@ -147,19 +148,21 @@ class RowsOfIndividuals:
             )
         if len(owners):
             self._refuse_other_kind(owners.type, first_row)
-        if is_text(owners.type):  # in bytes, which need not be text: it would be an error that shows them
+        # Text is compared as bytes, because invalid UTF-8 would raise an error that shows it.
+        if is_text(owners.type):
             owners = decoded(owners).cast(pa.large_binary())
         encoded = owners.dictionary_encode()
         names: list[Any] = encoded.dictionary.to_pylist()
-        found = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
-        whose, place = np.unique(found, return_inverse=True)  # 0.0 and -0.0 are one
-        within = place[np.asarray(encoded.indices, np.int64)]
+        indices = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
+        # Equal owners may have several codes, such as 0.0 and -0.0.
+        whose, positions = np.unique(indices, return_inverse=True)
+        within = positions[np.asarray(encoded.indices, np.int64)]
         self._rows = _grown(self._rows, len(self._places), 0)
         self._rows[whose] += np.bincount(within, minlength=len(whose))
         return whose, within
 
     def _refuse_other_kind(self, kind: pa.DataType, first_row: int) -> None:
-        """Refuse a table, such as a folder of files, where "1" may be who is 1 elsewhere, and would have two rows."""
+        """Refuse a table, such as a folder of files, that writes owners as "1" here and as 1 there: both may be one."""
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         named = "number" if number else "text" if is_text(kind) else str(kind)
         if self._kind not in (None, named):
@@ -169,10 +172,12 @@ class RowsOfIndividuals:
             )
         self._kind = named
 
-    def _refuse_gaps(self, columns: Sequence[GridColumn], found: Sequence[Floats], first_rows: Floats) -> None:
-        """Refuse a table where somebody has no value of a column that must have one, and name all such columns."""
+    def _refuse_gaps(
+        self, columns: Sequence[GridColumn], cells_of_columns: Sequence[Floats], first_rows: Floats
+    ) -> None:
+        """Refuse a table in which somebody lacks a value that every individual needs; name all such columns."""
         told = []
-        for column, cells in zip(columns, found, strict=True):
+        for column, cells in zip(columns, cells_of_columns, strict=True):
             if np.any(np.isinf(cells)):
                 raise TableError(
                     f"column {column.name!r}: values of one {self.agreed.column!r} add up to more than numbers hold; "
@@ -192,19 +197,22 @@ class RowsOfIndividuals:
 
     @property
     def much_alike(self) -> int:
-        """How many rows are of somebody whose name is an earlier one but for spaces around it and capital letters."""
+        """The number of rows whose owner's name equals an earlier one up to surrounding spaces and capitals."""
         seen: set[str] = set()
         rows = 0
-        for name, place in self._places.items():
+        for name, index in self._places.items():
             if isinstance(name, bytes):
                 folded = name.decode(errors="replace").strip().casefold()
-                rows += int(self._rows[place]) if folded in seen else 0
+                rows += int(self._rows[index]) if folded in seen else 0
                 seen.add(folded)
         return rows
 
     @classmethod
     def of(cls, layout: Layout, source: Any) -> "RowsOfIndividuals | None":
-        """As agreed, if individuals are protected; a source without names for its columns cannot say whose rows are."""
+        """Return the bounding that is agreed, or None if single rows are protected.
+
+        A source whose columns have no names is refused, because it cannot say whose rows they are.
+        """
         if layout.individuals is None:
             return None
         if isinstance(source, tuple) or (isinstance(source, np.ndarray) and source.dtype.names is None):
@@ -221,7 +229,7 @@ class RowsOfIndividuals:
 
     @property
     def remedy(self) -> str:
-        """What to do about rows that are too many."""
+        """The advice for a table with too many rows of somebody."""
         most = self.agreed.rows
         return (
             f"keep {most} of each, or agree on aggregate, which makes one row of all, on rows_per_individual, which "
@@ -237,13 +245,13 @@ class RowsOfIndividuals:
 
 
 class _Aggregation(Protocol):
-    """What becomes of one column's cells."""
+    """An aggregation of a column's cells to one cell for each individual."""
 
     def add(self, places: Places, cells: Floats, individuals: int) -> None:
-        """Take cells of individuals at these places, NaN where one is missing."""
+        """Take cells of the individuals with these indices, NaN where one is missing."""
 
     def cells(self, individuals: int) -> Floats:
-        """One of each, NaN where there was none."""
+        """Return one cell for each individual, NaN if there was none."""
 
 
 def _aggregation(column: GridColumn, agreed: Individuals) -> _Aggregation:
@@ -253,10 +261,11 @@ def _aggregation(column: GridColumn, agreed: Individuals) -> _Aggregation:
 
 
 def _cells(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
-    """Cells of a column, which may be missing for now."""
+    """Return the cells of a column, which may still be missing here."""
     if isinstance(column, CodedColumn):
         return cells_of(replace(column, missing=0.0), array, first_row)
-    assert isinstance(column, ScaledColumn)  # a number comes before the indicator of its gaps
+    # The first grid column of a number is the number itself, not the indicator of its gaps.
+    assert isinstance(column, ScaledColumn)
     cells = cells_of(replace(column, gaps_marked=True), array, first_row)
     if column.whole:
         refuse_fractions(column.name, np.where(np.isnan(cells), 0.0, cells), first_row, column.whole_for)
@@ -264,7 +273,7 @@ def _cells(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats
 
 
 class _Present:
-    """The first or the last that is there."""
+    """The first or the last cell that is present."""
 
     def __init__(self, *, last: bool) -> None:
         self._last = last
@@ -273,7 +282,8 @@ class _Present:
     def add(self, places: Places, cells: Floats, individuals: int) -> None:
         self._values = _grown(self._values, individuals, np.nan)
         chosen = ~np.isnan(cells) if self._last else ~np.isnan(cells) & np.isnan(self._values[places])
-        step = 1 if self._last else -1  # the last assignment to a place counts
+        # Of several assignments to an index, NumPy keeps the last.
+        step = 1 if self._last else -1
         self._values[places[chosen][::step]] = cells[chosen][::step]
 
     def cells(self, individuals: int) -> Floats:
@@ -281,7 +291,7 @@ class _Present:
 
 
 class _Mean:
-    """The mean of those that are there."""
+    """The mean of the cells that are present."""
 
     def __init__(self) -> None:
         self._sums = np.zeros(0)
@@ -292,7 +302,8 @@ class _Mean:
         self._numbers = _grown(self._numbers, individuals, 0)
         present = ~np.isnan(cells)
         with np.errstate(over="ignore"):
-            np.add.at(self._sums, places[present], cells[present])  # one by one, in order
+            # `np.add.at` adds one value after another, in order.
+            np.add.at(self._sums, places[present], cells[present])
         np.add.at(self._numbers, places[present], 1)
 
     def cells(self, individuals: int) -> Floats:
@@ -301,11 +312,11 @@ class _Mean:
 
 
 class _MostFrequent:
-    """The level that is there most often; of equals the first in agreed order, unlisted values last."""
+    """The most frequent level; of equally frequent ones the first in agreed order, unlisted values last."""
 
     def __init__(self, levels: int) -> None:
         self._levels = levels
-        self._counts: Counter[int] = Counter()  # of individuals' levels, as individual × (levels + 1) + level
+        self._counts: Counter[int] = Counter()  # individuals' levels, encoded as individual × (levels + 1) + level
 
     def add(self, places: Places, cells: Floats, individuals: int) -> None:  # noqa: ARG002
         present = ~np.isnan(cells)
@@ -317,16 +328,17 @@ class _MostFrequent:
         keys = np.fromiter(self._counts.keys(), np.int64, len(self._counts))
         counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
         places, levels = np.divmod(keys, self._levels + 1)
-        order = np.lexsort((-levels, counts))  # of one individual, what counts comes last
-        found = np.full(individuals, np.nan)
-        found[places[order]] = np.where(levels == self._levels, -1, levels)[order]
-        return found
+        # Each individual's most frequent level comes last, and so is kept.
+        order = np.lexsort((-levels, counts))
+        chosen = np.full(individuals, np.nan)
+        chosen[places[order]] = np.where(levels == self._levels, -1, levels)[order]
+        return chosen
 
 
 def _grown(values: NDArray[Any], size: int, fill: float) -> NDArray[Any]:
-    """The same values, with room for so many, and twice as many at once."""
+    """Return the values in an array of at least `size`; it at least doubles when it grows."""
     if size <= len(values):
         return values
-    found = np.full(max(size, 2 * len(values)), fill, values.dtype)
-    found[: len(values)] = values
-    return found
+    larger = np.full(max(size, 2 * len(values)), fill, values.dtype)
+    larger[: len(values)] = values
+    return larger

@@ -1,7 +1,7 @@
-"""All problems of a table at once, for the party's eyes: what a release would refuse, and what is odd.
+"""All problems of a table at once, for the party's eyes: refusals of a release, and oddities.
 
-A release refuses at the first cell that is wrong. Here the table is gone through to its end, a batch at a time, and
-every problem of every agreed column is counted. Nothing of it leaves the machine.
+A release refuses at the first wrong cell. Here the table is read to its end, a batch at a time, and every problem of
+every agreed column is counted. None of it leaves the machine.
 """
 
 import math
@@ -41,7 +41,7 @@ CODES_OF_GAPS = (-1.0, -9.0, -99.0, -999.0, 9.0, 99.0, 999.0, 9999.0)
 
 @dataclass(frozen=True)
 class Problem:
-    """One kind of problem in one column: in how many rows, first in which (from 1), and what to do.
+    """A kind of problem in a column: in how many rows, the first of them (from 1), and the remedy.
 
     `refused` says that a release would not take the table.
     """
@@ -55,46 +55,50 @@ class Problem:
 
 
 def odd_problems(layout: Layout, source: Any) -> tuple[Problem, ...]:
-    """What is odd in a table, besides clipping; refuse one in which something is wrong, with all that is."""
+    """Return oddities of a table, besides clipping; refuse a table with errors, listing all of them."""
     problems = problems_of(layout, source)
-    wrong = [one for one in problems if one.refused]
+    wrong = [problem for problem in problems if problem.refused]
     if wrong:
-        rows = [(one.column, one.problem, one.count or "", one.first_row or "", one.remedy) for one in wrong]
+        rows = [
+            (problem.column, problem.problem, problem.count or "", problem.first_row or "", problem.remedy)
+            for problem in wrong
+        ]
         table = Table("", ("column", "problem", "rows", "first row", "what to do"), rows, numeric_from=9)
         raise TableError(
             f"the table cannot be released as it is; nothing was spent. {counted(len(wrong), 'problem')}:{table}"
         )
-    return tuple(one for one in problems if one.problem != OUTSIDE)
+    return tuple(problem for problem in problems if problem.problem != OUTSIDE)
 
 
 def problems_of(layout: Layout, source: Any) -> list[Problem]:
-    """Every problem of a table that can be read again and names its columns; others are left to the release."""
+    """Return every problem of a table that is rereadable and names its columns; the release checks others."""
     if not is_rereadable(source):
         return []
     wanted = wanted_columns(layout)
     with open_table(source, ()) as table:
         names = list(table.all_columns)
     if len(names) == 1:
-        check_header(names, wanted)  # which knows files that are separated by something else
-    found, present = [], []
+        # Its message covers files with another delimiter.
+        check_header(names, wanted)
+    problems, present = [], []
     owners = RowsOfIndividuals.of(layout, source)
     for want in (*wanted, *([] if owners is None else [owners.wanted])):
         try:
             check_header(names, (want,))
         except TableError as error:
             what = "there more than once" if want.name in names else "not in the table"
-            found.append(Problem(want.name, what, 0, None, str(error)))
+            problems.append(Problem(want.name, what, 0, None, str(error)))
         else:
             present.append(want)
     columns = {column.name: column for column in first_columns(layout)}
     as_text = is_delimited(source)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
     if owners is not None and present and present[-1] == owners.wanted:
-        found += _of_individuals(owners, source)
+        problems += _of_individuals(owners, source)
         present.pop()
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
     merged = None
-    if owners is not None and owners.agreed.aggregate is not None and not any(one.refused for one in found):
+    if owners is not None and owners.agreed.aggregate is not None and not any(problem.refused for problem in problems):
         merged = RowsOfIndividuals(owners.agreed)
     looked = [
         _Look(columns[want.name], decimal, as_text=as_text, merged=merged, role=_role(want, wanted)) for want in present
@@ -105,11 +109,11 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
                 whose = None if merged is None else merged.places_of(batch.data[-1], batch.first_row)
                 for look, cells in zip(looked, batch.data, strict=merged is None):
                     look.at(cells, batch.first_row, whose)
-    return [*found, *(problem for look in looked for problem in look.problems())]
+    return [*problems, *(problem for look in looked for problem in look.problems())]
 
 
 def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]:
-    """Rows of whom has more than agreed, and who may be somebody else whose name is written in another way."""
+    """Yield problems of owners: more rows than agreed, and names that may be spellings of the same individual."""
     count, first = 0, None
     try:
         with open_table(source, (owners.wanted,)) as table:
@@ -132,19 +136,19 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
 
 
 def _role(want: Wanted, wanted: tuple[Wanted, ...]) -> Role:
-    """Say what a column is to the model; the target comes last, and may be all there is."""
+    """Return the role of a column in the model; the target comes last, and may be the only column."""
     if len(wanted) == 1:
         return "all"
     return "target" if want == wanted[-1] else "feature"
 
 
 def _labels_of(want: Wanted) -> tuple[int | str, ...]:
-    """Labels by which a column of a text file is read as text, its own among them: "NA" may be one."""
+    """Return the labels that make a text file's column be read as text, its own among them: "NA" may be one."""
     return (*ANY_TEXT, *map(str, want.labels or ()))
 
 
 class _Gaps:
-    """Missing cells of a column by individual, where rows of one individual will be one."""
+    """Missing cells of a column by individual, if rows of an individual are combined."""
 
     def __init__(self) -> None:
         self._missing, self._rows = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -156,38 +160,38 @@ class _Gaps:
 
     @property
     def filled(self) -> int:
-        """Rows whose individual has the value in another row."""
+        """The number of missing cells whose individual has the value in another row."""
         return int(self._missing[self._missing < self._rows].sum())
 
     @property
     def individuals_without(self) -> int:
-        """Individuals who have the value in no row."""
+        """The number of individuals who have the value in no row."""
         return int(np.count_nonzero(self._missing == self._rows))
 
 
 def _counted_on(counts: NDArray[np.int64], places: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Add to counts how often each of `number` places occurs; places that are new begin at 0."""
+    """Add how often each of `number` indices occurs to the counts; new indices begin at 0."""
     total = np.bincount(places, minlength=number)
     total[: len(counts)] += counts
     return total
 
 
 class _Look:
-    """What was seen of one column so far; with `merged`, rows of one individual will be one."""
+    """The inspection of a column; with `merged`, rows of an individual are combined."""
 
     def __init__(
         self, column: GridColumn, decimal: str, *, as_text: bool, merged: RowsOfIndividuals | None, role: Role
     ) -> None:
         self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
         self.merged, self.role, self.gaps = merged, role, _Gaps()
-        self.present, self.values = 0, set[Any]()  # cells that are there, and two different ones of them
+        self.present, self.values = 0, set[Any]()  # number of cells that are present, and two distinct values of them
         self.seen: dict[str, tuple[int, int]] = {}  # kind of problem to count and first row
-        self.codes: Counter[float] = Counter()  # of gaps, outside the bounds
+        self.codes: Counter[float] = Counter()  # values outside the range that may be codes of gaps
         self.strange: Counter[str] = Counter()
         self.other_type = ""
 
     def at(self, array: "pa.Array[Any]", first_row: int, whose: NDArray[np.int64] | None) -> None:
-        """Look at the cells of a batch, of the individuals at these places if rows of one will be one."""
+        """Inspect the cells of a batch; `whose` holds the individuals' indices if their rows are combined."""
         column, name = self.column, self.column.name
         self.rows += len(array)
         array = decoded(array)
@@ -199,7 +203,8 @@ class _Look:
             elif self.as_text and not (isinstance(column, CodedColumn) and isinstance(column.labels[0], str)):
                 array, wrong = self._from_text(array, first_row)
             missing |= gaps_of(array) & ~wrong
-            if missing.all():  # then the column may be of any type
+            # An empty column may have any type.
+            if missing.all():
                 pass
             elif isinstance(column, ScaledColumn):
                 values = number_values(name, array)
@@ -208,7 +213,8 @@ class _Look:
                 others = np.asarray(label_places(name, column.labels, array).is_null()) & ~missing & ~wrong
                 self._note("not an agreed label", others, first_row)
                 self.strange.update(map(str, array.filter(pa.array(others)).to_pylist()))
-        except TableError as error:  # of the whole column
+        except TableError as error:
+            # The error is about the whole column.
             self.other_type = str(error)
             self._note("of another type", np.ones(len(array), bool), first_row)
         else:
@@ -218,16 +224,17 @@ class _Look:
         self._note("missing", missing, first_row)
 
     def _note_values(self, cells: "pa.Array[Any]") -> None:
-        """Count cells that are there, and keep two different ones of them."""
+        """Count the cells that are present, and keep two different ones of them."""
         self.present += len(cells)
         if len(self.values) < 2:
-            cells = cells.cast(pa.large_binary()) if is_text(cells.type) else cells  # which need not be valid text
+            # Text is compared as bytes, because it may be invalid UTF-8.
+            cells = cells.cast(pa.large_binary()) if is_text(cells.type) else cells
             self.values.update(cells.unique()[:2].to_pylist())
 
     def _from_dates(
         self, array: "pa.Array[Any]", since: str, first_row: int
     ) -> "tuple[pa.Array[Any], NDArray[np.bool_]]":
-        """Days since a date, NaN where there is none, and which cells hold something else."""
+        """Return the days since a date, NaN for other content, and a mask of that other content."""
         days = days_since(self.column.name, array, since)
         wrong = np.isnan(days) & ~gaps_of(array)
         self._note("not a date", wrong, first_row)
@@ -235,7 +242,7 @@ class _Look:
         return pa.array(days), wrong
 
     def _from_text(self, array: "pa.Array[Any]", first_row: int) -> "tuple[pa.Array[Any], NDArray[np.bool_]]":
-        """Numbers of a text file's column, NaN where there are none, and which cells hold something else."""
+        """Return the numbers in a text column, NaN for other content, and a mask of that other content."""
         texts = array.to_pylist()
         wrong = np.array([text is not None and not is_number(text, self.decimal) for text in texts], bool)
         self._note("not a number", wrong, first_row)
@@ -266,7 +273,7 @@ class _Look:
             self.seen[what] = count + len(places), first
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong or odd, in words."""
+        """Yield every problem, in words."""
         for what, (count, first) in self.seen.items():
             if what == "missing" and self.merged is not None:
                 yield from self._merged_gaps(count, first)
@@ -292,7 +299,7 @@ class _Look:
                 )
 
     def _merged_gaps(self, count: int, first: int) -> Iterator[Problem]:
-        """Tell gaps that are taken from an individual's other rows from those of individuals who have no value."""
+        """Yield gaps filled from an individual's other rows apart from those of individuals without any value."""
         name, filled, without = self.column.name, self.gaps.filled, self.gaps.individuals_without
         if filled:
             remedy = "taken from the individual's other rows, as agreed; how many there are stays here"
@@ -302,7 +309,7 @@ class _Look:
             yield Problem(name, told, count - filled, None, *self._remedy("missing", count - filled))
 
     def _remedy(self, what: str, count: int) -> tuple[str, bool]:
-        """What to do about a problem, and whether a release would refuse it."""
+        """Return the remedy of a problem, and whether a release would refuse the table."""
         if what == OUTSIDE:
             share = count / self.rows
             unit = ": is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""

@@ -1,17 +1,17 @@
 """The party's own durable record of privacy spent: append-only, hash-chained, one file of JSON lines.
 
 One ledger serves one *family of data*: tables that share individuals share a ledger, because what one release reveals
-adds to what the others did. Zero-concentrated ρ adds up exactly for Gaussian noise, whatever the orders and
-agreements, so totals are kept in ρ and shown in all three readings. Each spend records the unit it protects, a row or
-the rows of one individual; `units.py` says how spends of different units are added, or why they are refused.
+adds to what the others did. Zero-concentrated ρ adds up exactly for Gaussian noise, whatever the orders and agreements,
+so totals are kept in ρ and shown in all three readings. Each spend records the unit it protects, a row or the rows of
+one individual; `units.py` says how spends of different units are added, or why they are refused.
 
 **A crash can cost privacy budget, never privacy.** A spend is on disk (written and fsynced, file and folder) before
-noise is drawn. A process killed in between leaves a spend without a submission: it counts. A line torn by a crash
-while being written never paid for anything, since fsync had not returned; the next writer drops it.
+noise is drawn. A process killed in between leaves a spend without a submission: it counts. A line torn by a crash while
+being written never paid for anything, since fsync had not returned; the next writer drops it.
 
 **Tampering shows.** Each entry holds the hash of the one before. The hash of a spend is also the id of the submission
 it paid for, so a ledger rewritten from scratch, or rolled back to an old copy, no longer accounts for the submissions
-that are out in the world (`accounts_for`). Someone who controls the machine can of course release without any ledger.
+in circulation (`accounts_for`). Someone who controls the machine can of course release without any ledger.
 
 Entries: `spend` (what is about to be released, at which guarantee, for which unit, with which public bounds; the first
 one also names format, family and cap), `release` (the finished submission, for re-sending), `amend` (a new cap, newly
@@ -38,9 +38,10 @@ from equipoise.party.history import Domains, History
 from equipoise.party.units import LARGEST_ROWS_PER_INDIVIDUAL, ONE_ROW, Unit
 from equipoise.protocol.submission import Submission
 
-ROUNDING = 1 + 1e-12  # so that ten tenths make one
-MAX_COHORT = 200  # characters
-ADD_OR_REMOVE = 4  # times the zCDP of adding or removing a row is that of replacing one: two steps, and ρ grows as k²
+ROUNDING = 1 + 1e-12  # tolerance, so that ten spends of a tenth make one
+MAX_COHORT = 200  # most characters of a name
+# Factor from the zCDP of adding or removing a row to that of replacing one: two steps, and ρ grows as k².
+ADD_OR_REMOVE = 4
 
 
 class Ledger:
@@ -68,7 +69,8 @@ class Ledger:
 
     def __init__(self, path: str | Path) -> None:
         try:
-            self.path = Path(path).resolve()  # one lock for one file, by whatever link it is reached
+            # Links to a file lead to the same lock.
+            self.path = Path(path).resolve()
         except (OSError, ValueError) as error:
             raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
         self._chain = Chain(self.path)
@@ -88,11 +90,11 @@ class Ledger:
 
     @property
     def key_path(self) -> Path:
-        """The file of the signing key that is used unless another is named: beside the ledger."""
+        """The default file of the signing key, beside the ledger."""
         return self.path.with_name(self.path.name + ".key")
 
     def read(self) -> History:
-        """Everything recorded so far, its hash chain verified.
+        """Return everything recorded so far, after verifying the hash chain.
 
         Returns
         -------
@@ -106,7 +108,7 @@ class Ledger:
         return History(entries)
 
     def is_new(self) -> bool:
-        """Whether nothing was ever recorded in it, so that the next spend makes it."""
+        """Return whether nothing was ever recorded, so that the next spend creates the ledger."""
         return not self._chain.entries()[0]
 
     def check_spend(
@@ -205,7 +207,7 @@ class Ledger:
         family: str = "",
         planned: bool = False,
     ) -> None:
-        """Record what was spent on the same individuals other than on a submission. It is on disk when this returns.
+        """Record a spend on the same individuals other than on a submission. It is on disk when this returns.
 
         It is recorded even above the cap, or if its unit cannot be added to that of earlier spends, since it has
         happened; nothing more can then be released, until the cap or the rows of an individual are stated anew.
@@ -274,7 +276,7 @@ class Ledger:
             self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp, unit)
 
     def record_release(self, submission: Submission) -> None:
-        """Store a finished submission, so that it can be sent again for nothing; its spend must be in the ledger."""
+        """Store a finished submission, whose spend must be in the ledger, so that it can be sent again for free."""
         with self._chain.locked():
             entries, end = self._chain.entries()
             if submission.id not in {spend.id for spend in History(entries).spends}:
@@ -361,7 +363,7 @@ class Ledger:
             self._chain.append(entries, end, content)
 
     def accounts_for(self, submission: Submission) -> bool:
-        """Whether this ledger holds the spend that paid for a submission, at the guarantee the submission states."""
+        """Return whether this ledger holds the spend that paid for a submission, at the guarantee that it states."""
         history = self.read()
         stored = history.submissions.get(submission.id, submission)
         paid = any(spend.id == submission.id and spend.matches(submission) for spend in history.spends)
@@ -443,7 +445,7 @@ class Ledger:
 
 
 def domains_of(agreement: Agreement) -> Domains:
-    """Public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
+    """Return the public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
     domains: Domains = {}
     for column in agreement.columns:
         domains[column.name] = list(column.scaled_range if isinstance(column, NumberColumn) else column.values)
@@ -451,7 +453,8 @@ def domains_of(agreement: Agreement) -> Domains:
             key: getattr(column, key, None) for key in ("transform", "missing", "fill", "scores", "other", "since")
         }
         stated = [f"{key} = {value}" for key, value in coding.items() if value not in (None, False, "refuse")]
-        domains[column.name] += stated  # what cells are made of, which is public too
+        # The coding of cells is public too.
+        domains[column.name] += stated
     if agreement.individuals is not None:
         whose = agreement.individuals
         made_one = [] if whose.aggregate is None else [f"aggregate = {whose.aggregate}"]
@@ -466,12 +469,12 @@ def _other_cap(history: History) -> BudgetError:
 
 
 def zcdp_of_pure(epsilon: float) -> float:
-    """The zCDP of a pure ε-differentially private release: ½ε² (Bun & Steinke 2016, Proposition 1.4)."""
+    """Return the zCDP of a pure ε-differentially private release: ½ε² (Bun & Steinke 2016, Proposition 1.4)."""
     return epsilon**2 / 2
 
 
 def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
-    """Refuse a cohort by a name that may stand for one that is there: two names would count as two sets of people."""
+    """Refuse a cohort whose name may stand for a known cohort: two names count as two sets of people."""
     hidden = any(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") for letter in cohort)
     if cohort != cohort.strip() or len(cohort) > MAX_COHORT or hidden:
         raise LedgerError(
@@ -484,12 +487,12 @@ def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
 
 
 def _looks(cohort: str) -> str:
-    """Return the name without what people hardly see: capitals, spaces, and other ways to write the same letters."""
+    """Return the name without differences that people hardly see: capitals, spaces, Unicode variants of letters."""
     return "".join(unicodedata.normalize("NFKC", cohort).casefold().split())
 
 
 def _refuse_unlike(entries: list[dict[str, Any]], zcdp: float, cohort: str, unit: Unit) -> None:
-    """Refuse a spend whose unit cannot be added to those of the ledger, or a ledger in which units do not add up."""
+    """Refuse a spend whose unit cannot be added to the ledger's, or any spend if its units do not add up."""
     if not entries:
         return
     if obstacle := History(entries).account_after(zcdp, cohort, unit).obstacle:

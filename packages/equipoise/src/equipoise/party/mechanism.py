@@ -33,7 +33,8 @@ enable_features("contrib")  # constructors whose proofs OpenDP is still vetting
 def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[int]:
     """Add discrete Gaussian noise of the least scale that is ρ-zCDP at this sensitivity. There is no seed."""
     if not all(type(value) is int and abs(value) <= 2**62 for value in statistic):
-        raise ValueError("the statistic must consist of integers within ±2^62")  # OpenDP itself would not notice
+        # OpenDP itself would not notice.
+        raise ValueError("the statistic must consist of integers within ±2^62")
     scale = noise_scale(sensitivity, zcdp)
     noisy = _gaussian(scale)(list(statistic))
     if len(noisy) != len(statistic):
@@ -43,7 +44,7 @@ def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[
 
 @lru_cache(maxsize=64)
 def noise_scale(sensitivity: int, zcdp: float) -> float:
-    """Smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
+    """Return the smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
     distance = float(sensitivity)
     assert distance == sensitivity, "sensitivities are whole numbers far below 2^53"
     guess = distance / math.sqrt(2 * zcdp)

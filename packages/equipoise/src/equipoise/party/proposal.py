@@ -1,18 +1,19 @@
 """Bounds proposed from noisy counts, with what the noise leaves open. Nothing here sees a row.
 
-**Bins that are not empty.** Sums over 1, 2, 4 and 8 neighbouring bins are compared with what noise alone reaches in any
-of all these sums once in a hundred times. Wider sums find tails that are thin in every single bin. Only bins of sums
-without a smaller such sum inside count, so that a wide sum does not stretch the range beyond what it found.
+**Bins that are not empty.** Sums over 1, 2, 4 and 8 neighbouring bins are compared with the threshold that noise alone
+exceeds, in any of all these sums, once in a hundred times. Wider sums detect tails that are thin in every single bin. A
+sum counts only if it contains no smaller such sum, so that a wide sum does not stretch the range beyond what it
+detected.
 
-**Widening.** Bounds reach from the first such bin to the last and one bin further on each side. As long as more than
-5 % of the rows may lie outside, they are widened by another bin, up to a doubling.
+**Widening.** Bounds reach from the first such bin to the last and one bin further on each side. As long as more than 5
+% of the rows may lie outside, they are widened by another bin, up to a doubling.
 
 **What may lie outside.** The number of rows is public, so rows that are not counted inside lie outside or are missing:
-their share is about max(0, 1 − S/n), with S the noisy count inside. S is a sum over m bins, with noise of σ√m, so that
-the share is at most 1.645 σ√m/n more but once in twenty times. `tests/party/test_proposal.py` measures how often that
-holds for bounds that were chosen by the same noise. Above 10 % too little was spent to tell: nothing is filled in.
+their share is about max(0, 1 − S/n), with S the noisy count inside. S is a sum over m bins, with noise of σ√m, so the
+share exceeds this by more than 1.645 σ√m/n only once in twenty times. `tests/party/test_proposal.py` measures how often
+that holds for bounds that were chosen by the same noise. Above 10 % too little was spent to tell: nothing is filled in.
 
-**Typical range.** It leaves out 2.5 % of what was found at each end, less what the noise may add there.
+**Typical range.** It leaves out 2.5 % of the detected rows at each end, less what the noise may add there.
 """
 
 import math
@@ -27,19 +28,19 @@ from equipoise._util.text import first_repeat
 from equipoise.errors import TableError
 from equipoise.party.bounds import BINS, EDGES, POSITIVE, BoundsRelease
 
-_WIDTHS = (1, 2, 4, 8)  # of sums, in bins
-_ODDS = 0.01  # that noise alone lets any sum of a column look full
+_WIDTHS = (1, 2, 4, 8)  # widths of sums, in bins
+_ODDS = 0.01  # probability that noise alone makes any sum of a column look full
 _THRESHOLD = math.sqrt(2 * math.log(sum(BINS - width + 1 for width in _WIDTHS) / _ODDS))
-_DEVIATIONS = 1.645  # of the noise, which exceeds them on one side once in twenty times
+_DEVIATIONS = 1.645  # one-sided 95 % quantile of the noise, in standard deviations
 _DOUBLING = 4  # bins
-_TAIL = 0.025  # outside of a typical range, on each side
-FEW = 0.05  # of the rows may lie outside before bounds are widened
-TOO_MANY = 0.1  # of the rows may lie outside: the noise hides too much
+_TAIL = 0.025  # share outside a typical range, on each side
+FEW = 0.05  # bounds are widened while a larger share of the rows may lie outside
+TOO_MANY = 0.1  # if a larger share of the rows may lie outside, the noise hides too much
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Bounds and a typical range of one column; None where noise hides them.
+    """Proposed bounds and typical range of a column; None if noise hides them.
 
     `outside` is the least and the largest share of the rows that may lie outside or be missing, `noise` the standard
     deviation of each count, in rows. `times_zcdp` is about how many times as much would have to be spent to tell.
@@ -53,7 +54,7 @@ class Proposal:
 
     @property
     def is_told(self) -> bool:
-        """Whether the noise leaves enough to rely on the bounds."""
+        """True if the noise leaves enough to rely on the bounds."""
         return self.bounds is not None and self.outside[1] <= TOO_MANY
 
 
@@ -62,17 +63,17 @@ def proposed(releases: Sequence[BoundsRelease]) -> dict[str, Proposal]:
     if repeated := first_repeat([release.party for release in releases]):
         raise TableError(f"two of the files are of {repeated!r}; give one of each party")
     names = dict.fromkeys(name for release in releases for name in release.counts)
-    found = {}
+    proposals = {}
     for name in names:
         having = [release for release in releases if name in release.counts]
         counts = np.sum([release.counts[name] for release in having], axis=0)
         deviation = math.sqrt(sum(release.deviation**2 for release in having))
-        found[name] = propose(counts, deviation, sum(release.count for release in having))
-    return found
+        proposals[name] = propose(counts, deviation, sum(release.count for release in having))
+    return proposals
 
 
 def propose(counts: Floats, deviation: float, rows: int) -> Proposal:
-    """Propose bounds from counts with noise of a standard deviation, over so many rows."""
+    """Propose bounds from the counts of `rows` rows, with noise of this standard deviation."""
     full = _surely_not_empty(counts, deviation)
     if not full.any():
         # Most columns fill about sixteen bins, each of which is seen if its rows exceed the threshold.
@@ -96,7 +97,7 @@ def propose(counts: Floats, deviation: float, rows: int) -> Proposal:
 
 
 def _surely_not_empty(counts: Floats, deviation: float) -> NDArray[np.bool_]:
-    """Return which bins are in a sum that is larger than noise alone makes any."""
+    """Return a mask of the bins in a sum that is larger than noise alone makes any."""
     before = np.concatenate([[0.0], np.cumsum(counts)])
     full = np.zeros(BINS, bool)
     for width in _WIDTHS:
@@ -109,23 +110,23 @@ def _surely_not_empty(counts: Floats, deviation: float) -> NDArray[np.bool_]:
 
 
 def _typical(counts: Floats, deviation: float) -> tuple[float, float]:
-    """Return where all but the tails of what was found lie; tails are smaller by what noise may add to them."""
-    found = float(counts.sum())
-    tail = max(0.0, _TAIL - _DEVIATIONS * deviation / found)
+    """Return the range of all detected rows but the tails; tails are smaller by what noise may add to them."""
+    total = float(counts.sum())
+    tail = max(0.0, _TAIL - _DEVIATIONS * deviation / total)
     present = np.flatnonzero(counts)
-    share = np.cumsum(counts) / found
+    share = np.cumsum(counts) / total
     low = int(np.searchsorted(share, tail, side="right")) if tail else int(present[0])
     high = int(np.searchsorted(share, 1 - tail)) if tail else int(present[-1])
     return _edge(low - 1), _edge(high)
 
 
-def _edge(place: int) -> float:
-    """An edge, the outermost standing for what is beyond. Between the two nearest 0 lies 0 itself."""
-    return float(EDGES[min(max(place, 0), len(EDGES) - 1)])
+def _edge(index: int) -> float:
+    """Return an edge, the outermost for anything beyond. Between the two edges nearest to 0 lies 0 itself."""
+    return float(EDGES[min(max(index, 0), len(EDGES) - 1)])
 
 
 def _rounded(value: float, *, down: bool) -> float:
-    """Two figures, outwards; 0 in place of what is nearly 0."""
+    """Round outwards to two significant digits; return 0 for a value that is nearly 0."""
     if abs(value) <= POSITIVE[0]:
         return 0.0
     unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)

@@ -1,4 +1,4 @@
-"""Release a differentially private statistic, once.
+"""The release of a differentially private statistic, once.
 
 **What is promised.** The submission returned is a (λ, ε)-Rényi differentially private function of the table under
 replacement of one row, or of all rows of one individual where that is agreed (the ledger records which). Row count,
@@ -15,7 +15,7 @@ discrete Gaussian noise that is ρ-zCDP at that sensitivity with ρ ≤ ε/λ. A
 refusal depends on rows and is outside the guarantee; `docs/privacy.md` lists them all.
 
 **Order of steps**, so that a crash never leaves an unrecorded release: refuse what can be refused without data; read
-the table; refuse one that is hardly in the agreed units; ask the party; put the spend on disk; draw noise; sign; store
+the table; refuse it if it is hardly in the agreed units; ask the party; put the spend on disk; draw noise; sign; store
 the submission in the ledger; hand it out.
 """
 
@@ -45,11 +45,11 @@ from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, State
 
 @dataclass(frozen=True)
 class Preview:
-    """What a release would send: a submission of the same form, with placeholders for what does not exist yet.
+    """A dry run's submission, in the form of the real one, with placeholders for what does not exist yet.
 
     Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made. `odd`
-    is what a release takes and is worth a look; `individuals` says how many have how many rows, where it is agreed
-    whose they are.
+    lists oddities that a release accepts but are worth a look; `individuals` has the number of individuals by their
+    number of rows, if the agreement names a column of owners.
     """
 
     submission: Submission
@@ -63,7 +63,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a release is about to spend, for the party's eyes only.
+    """A release's planned spend, for the party's eyes only.
 
     `clipped` is the share of each column's first values that lie outside the agreed bounds; `spent_zcdp` and `cap_zcdp`
     are the ledger's before the release, the former that of the table's cohort if it has one. `charged_zcdp` is what the
@@ -302,7 +302,7 @@ def preview(
 
 
 def _few_rows(count: int, layout: Layout, guarantee: Guarantee) -> tuple[Problem, ...]:
-    """Remark on a table that cannot be seen behind the noise, if so few rows cannot add up to it."""
+    """Remark on a table that the noise hides, if its rows are too few to add up to it."""
     noise = max(layout.noise_deviations(guarantee))
     if count >= noise:
         return ()
@@ -314,7 +314,7 @@ def _few_rows(count: int, layout: Layout, guarantee: Guarantee) -> tuple[Problem
 
 
 def certified_zcdp(guarantee: Guarantee) -> float:
-    """A float ρ with λρ ≤ ε for sure: division rounds to nearest, so step below."""
+    """Return a float ρ with λρ ≤ ε for sure: division rounds to nearest, so step below."""
     return math.nextafter(guarantee.zcdp, 0.0)
 
 
@@ -329,7 +329,7 @@ def _refuse_before_data(
     cap_zcdp: float | None,
     cohort: str,
 ) -> tuple[Ledger, Ed25519PrivateKey | None]:
-    """Everything that can be refused without reading a row: party, key, ledger, budget, a guarantee beyond numbers."""
+    """Refuse what can be refused without reading a row: party, key, ledger, budget, unrepresentable noise."""
     book = Ledger(ledger)
     signing_key = _signing_key(agreement, party, book, key)
     book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
@@ -343,7 +343,7 @@ def _refuse_before_data(
 
 
 def _check_stated_rows(book: Ledger, agreement: Agreement, source: Any) -> None:
-    """Refuse rows of individuals beyond what the ledger states, if it counts individuals and this protects rows."""
+    """Refuse more rows of an individual than the ledger states, if it counts individuals and this protects rows."""
     if agreement.individuals is not None or book.is_new():
         return
     account = book.read().account
@@ -407,7 +407,7 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
 
 
 def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path | None) -> Ed25519PrivateKey | None:
-    """The key to sign with, checked against the agreement; None where one is yet to be made beside the ledger."""
+    """Return the signing key, checked against the agreement, or None if it is yet to be made beside the ledger."""
     pinned = agreement.party(party).public_key
     path = book.key_path if key is None else Path(key)
     if key is None and not exists(path):

@@ -1,9 +1,9 @@
-"""From rows to the exact statistic, as integers.
+"""The exact statistic of a table's rows, as integers.
 
 Every cell becomes an integer number of grid steps of at most 2¹⁶ in size, so a product is an integer of at most 2³² and
 a float64 sum of up to 2²⁰ of them stays below 2⁵³: every partial sum is exact, whatever the order, the block size, the
-number of threads or the BLAS. Blocks are then added up in int64. There is no rounding for the floating-point attacks
-on differential privacy to exploit, and the sensitivity proved for the grid values is the sensitivity, with no slack.
+number of threads or the BLAS. Blocks are then added up in int64. There is no rounding for the floating-point attacks on
+differential privacy to exploit, and the sensitivity proved for the grid values is the sensitivity, with no slack.
 """
 
 import threading
@@ -31,7 +31,7 @@ Integers = npt.NDArray[np.int64]
 Progress = Callable[[float | None, int], None]
 
 MAX_EXACT_ROWS = 2**20  # rows of products of size 2³² that float64 adds exactly
-CLIPPED_IS_MANY = 0.2  # of a column's values
+CLIPPED_IS_MANY = 0.2  # share of a column's values
 _BLOCK_CELLS = 2**17  # a megabyte: a block stays in cache through every pass over it
 _TILE_CELLS = 2**9
 _LOOKED_AT = 2**13
@@ -45,7 +45,7 @@ class ExactStatistic:
     count: int
     clipped: dict[str, float]
     ignored_columns: tuple[str, ...]
-    individuals: dict[int, int]  # who had so many rows, where it is agreed whose they are
+    individuals: dict[int, int]  # number of individuals by their number of rows, if the agreement names owners
 
 
 def exact_statistic(
@@ -81,7 +81,7 @@ def exact_statistic(
 
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
-    """Table columns behind a layout, each once."""
+    """Return the table columns behind a layout, each once."""
     wanted = []
     for column in first_columns(layout):
         dates = isinstance(column, ScaledColumn) and column.since is not None
@@ -91,15 +91,15 @@ def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
 
 
 def first_columns(layout: Layout) -> tuple[GridColumn, ...]:
-    """The first grid column of each table column: a number comes before the indicator of its gaps."""
-    found: dict[str, GridColumn] = {}
+    """Return the first grid column of each table column: a number comes before the indicator of its gaps."""
+    columns: dict[str, GridColumn] = {}
     for column in layout.columns:
-        found.setdefault(column.name, column)
-    return tuple(found.values())
+        columns.setdefault(column.name, column)
+    return tuple(columns.values())
 
 
 class Sums(NamedTuple):
-    """Sums of grid columns, and of their products where a model needs them."""
+    """Sums of grid columns, and of their products if a model needs them."""
 
     first: Integers
     second: Integers | None
@@ -159,7 +159,7 @@ def _only_counts(layout: Layout) -> bool:
 
 
 class _Counts:
-    """Bernoulli and categorical: how often each label occurs."""
+    """The statistic of Bernoulli and categorical models: the frequency of each label."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -186,7 +186,7 @@ class _Counts:
 
 
 class _Moments:
-    """Regressions and bounded numbers: sums of grid columns and of their products."""
+    """The statistic of regressions and bounded numbers: sums of grid columns and of their products."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -200,7 +200,7 @@ class _Moments:
         scales = [
             (column.middle, GRID / column.half_width)
             if isinstance(column, ScaledColumn) and column.plain
-            else (0.0, float(GRID))  # of a column that is coded before
+            else (0.0, float(GRID))  # a coded column arrives in scaled units
             for column in layout.columns
         ]
         self.middles, self.steps = (np.array(part) for part in zip(*scales, strict=True))
@@ -232,8 +232,10 @@ class _Moments:
                 unclipped += block.unclipped
                 first += block.first
                 if second is not None:
-                    second += np.dot(block.steps, block.steps.T)  # unlike @, lets other threads run meanwhile
-        if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say that was not coded
+                    # Unlike `@`, `np.dot` releases the interpreter for other threads.
+                    second += np.dot(block.steps, block.steps.T)
+        # The sum may merely have overflowed, so check each uncoded column by itself.
+        if not np.isfinite(unclipped):
             for column, values, plain in zip(self.layout.columns, cells, self.plain, strict=True):
                 if plain:
                     refuse_not_finite(column.name, np.asarray(values, dtype=np.float64), batch.first_row)
@@ -251,7 +253,7 @@ class _Moments:
         return tuple(values)
 
     def _matrix_blocks(self, matrix: Floats) -> "Iterator[_Block]":
-        """Blocks of a row-major matrix.
+        """Yield blocks of a row-major matrix.
 
         Several rows are viewed as one long row, and middles and steps are repeated to match: NumPy then runs over
         hundreds of cells at a time instead of one short row after another, which matters when features are few.
@@ -269,7 +271,7 @@ class _Moments:
             yield _Block(steps, long_rows.sum(axis=0).reshape(tile, self.width).sum(axis=0), unclipped)
 
     def _column_blocks(self, columns: list[Floats]) -> "Iterator[_Block]":
-        """Blocks of separate columns, as Arrow holds them."""
+        """Yield blocks of separate columns, as Arrow holds them."""
         for start in range(0, len(columns[0]), self.block_rows):
             rows = slice(start, min(start + self.block_rows, len(columns[0])))
             cells = self._scratch_space()[: self.width * (rows.stop - rows.start)]
@@ -281,7 +283,7 @@ class _Moments:
             yield _Block(steps, steps.sum(axis=1), unclipped)
 
     def _clip_and_round(self, cells: Floats, steps: Floats) -> float:
-        """Make whole grid steps within the agreed box and ball, in place; return the sum before."""
+        """Clip to the agreed box, round to whole grid steps, clip to the ball, in place; return the sum before."""
         unclipped = float(cells.sum())
         np.clip(cells, -GRID, GRID, out=cells)
         np.rint(cells, out=cells)
@@ -290,14 +292,14 @@ class _Moments:
         return unclipped
 
     def _cells(self, batch: Batch) -> list[Floats]:
-        """Cells behind every grid column, each table column read once: numbers, or positions among the labels."""
+        """Return the cells behind every grid column, reading each table column once: numbers, or label indices."""
         if isinstance(batch.data, np.ndarray):
             batch = batch._replace(data=[pa.array(column) for column in batch.data.T])
-        found: dict[int, Floats] = {}
+        cells: dict[int, Floats] = {}
         for column, source in zip(self.layout.columns, self.sources, strict=True):
-            if source not in found:
-                found[source] = _read(column, batch, source)
-        return [found[source] for source in self.sources]
+            if source not in cells:
+                cells[source] = _read(column, batch, source)
+        return [cells[source] for source in self.sources]
 
     def _look_at_cells(self, columns: "Floats | list[Floats]", first_row: int) -> None:
         """Refuse fractions where counts are agreed; note how much of the first batch will be clipped."""
@@ -307,7 +309,8 @@ class _Moments:
                     refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), first_row)
                     refuse_fractions(column.name, cells, first_row, column.whole_for)
                 if first_row == 0:
-                    some = cells[:_LOOKED_AT]  # where a missing cell is neither below nor above
+                    # A missing cell (NaN) is neither below nor above.
+                    some = cells[:_LOOKED_AT]
                     self.clipped[column.name] = float(np.mean((some < column.lower) | (some > column.upper)))
 
     def _scratch_space(self) -> Floats:
@@ -326,7 +329,7 @@ class _Block(NamedTuple):
 
 
 def _read(column: GridColumn, batch: Batch, source: int) -> Floats:
-    """Cells of a column of a batch."""
+    """Return the cells of a batch's column."""
     cells: Floats = batch.data[source]
     return cells if batch.are_cells else cells_of(column, batch.data[source], batch.first_row)
 

@@ -18,25 +18,25 @@ from equipoise.errors import TableError
 BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 
 
-ANY_TEXT = ("\0",)  # no agreed value: by which a column of a text file is read as it is written
+ANY_TEXT = ("\0",)  # matches no cell; makes a column of a text file be read as text
 
 
 class Wanted(NamedTuple):
-    """A column the agreement asks for; `labels` are its agreed values, or None for a number."""
+    """A column that the agreement asks for; `labels` are its agreed values, or None for a number."""
 
     name: str
     labels: tuple[int | str, ...] | None
 
     @property
     def is_text(self) -> bool:
-        """Whether the column holds text rather than numbers."""
+        """True if the column holds text rather than numbers."""
         return self.labels is not None and isinstance(self.labels[0], str)
 
 
 class Batch(NamedTuple):
-    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each; `keep` says which count.
+    """Consecutive rows: Arrow arrays in agreed order, or a matrix of as many columns; `keep` masks the rows that count.
 
-    With `are_cells`, `data` are the cells of grid columns, as `cells_of` reads them from Arrow arrays.
+    With `are_cells`, `data` holds the cells of grid columns, as `cells_of` reads them from Arrow arrays.
     """
 
     first_row: int
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of rows that count."""
+        """The number of rows that count."""
         if self.keep is not None:
             return int(np.count_nonzero(self.keep))
         return len(self.data) if isinstance(self.data, np.ndarray) else len(self.data[0])
@@ -54,7 +54,7 @@ class Batch(NamedTuple):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn whatever a file or a library throws at someone who reads it into one clear error."""
+    """Turn any error that a file or a library raises while it is read into a clear `TableError`."""
     try:
         yield
     except (pa.ArrowException, csv.Error, OSError, OverflowError, RuntimeError, TypeError, ValueError) as error:
@@ -94,12 +94,12 @@ class Table(AbstractContextManager["Table"]):
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """Columns of the table that are never read."""
+        """The columns of the table that are never read."""
         names = {want.name for want in self.wanted}
         return tuple(name for name in self.all_columns if name not in names)
 
     def fraction_read(self, rows: int) -> float | None:
-        """How far reading has come, from 0 to 1, if that can be known."""
+        """Return the fraction of the table that was read, from 0 to 1, or None if it is unknown."""
         if self.total_rows is not None:
             return rows / self.total_rows if self.total_rows else 1.0
         if self.stream is not None and self.total_bytes and not self.stream.closed:
@@ -108,7 +108,7 @@ class Table(AbstractContextManager["Table"]):
 
 
 def refuse_other_separator(names: list[str]) -> None:
-    """Refuse a header that is one name with separators in it: the file is written in another way than it is read."""
+    """Refuse a header that is a single name with separators in it: the file has another delimiter than assumed."""
     if len(names) == 1 and any(separator in names[0] for separator in ";\t|"):
         raise TableError(
             f"the header is the single name {names[0][:80]!r}; the file seems to be separated by something else than "
@@ -117,7 +117,7 @@ def refuse_other_separator(names: list[str]) -> None:
 
 
 def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
-    """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
+    """Refuse a table that lacks an agreed column or has it twice; other columns do not matter."""
     if wanted and names != [want.name for want in wanted]:
         refuse_other_separator(names)
     for want in wanted:

@@ -1,7 +1,7 @@
-"""Open a private table, whatever holds it, as a stream of batches of the agreed columns.
+"""Readers that open a private table, in whatever format, as a stream of batches of the agreed columns.
 
-Files are read a batch at a time, so memory does not grow with the table. Everything that can be wrong with the
-header is found before the first row is read.
+Files are read a batch at a time, so memory does not grow with the table. All mistakes in the header are reported before
+the first row is read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,8 +24,8 @@ _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
 def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
     """Open a CSV, Parquet or Arrow file, a folder of Parquet files, a data frame, an Arrow table or a NumPy array.
 
-    A `CsvFile` says how a CSV file is written. Whatever streams itself as Arrow data will do, such as a result of a
-    database. A NumPy array has the features in agreed order and then the target; `(X, y)` is accepted too.
+    A `CsvFile` says how a CSV file is written. Any object that exports an Arrow stream will do, such as a database
+    result. A NumPy array has the features in agreed order and then the target; `(X, y)` is accepted too.
     """
     columns = tuple(wanted)
     if isinstance(source, CsvFile):
@@ -47,7 +47,8 @@ def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
         return _open_object(pa.table(source), columns)
     if isinstance(source, pa.RecordBatchReader):
         return _open_arrow(source.schema.names, source, columns)
-    if hasattr(source, "to_frame"):  # a pandas or polars series, which is one column
+    # A pandas or polars series is one column.
+    if hasattr(source, "to_frame"):
         return _open_frame(source.to_frame(), columns)
     if hasattr(source, "__arrow_c_stream__"):
         return _open_frame(source, columns)
@@ -99,20 +100,20 @@ def _refuse_spreadsheet(path: Path) -> None:
 
 
 def is_rereadable(source: Any) -> bool:
-    """Return true if a table names its columns and can be read more than once."""
+    """Return whether a table names its columns and can be read more than once."""
     is_named = isinstance(source, str | Path | CsvFile | dict | pa.Table)
     return is_named or hasattr(source, "iloc") or hasattr(source, "get_columns")
 
 
 def is_delimited(source: Any) -> bool:
-    """Whether a source is a text file of delimited cells."""
+    """Return whether a source is a text file of delimited cells."""
     return isinstance(source, CsvFile) or (
         isinstance(source, str | Path) and _inner_ending(Path(source)) in DELIMITERS and not Path(source).is_dir()
     )
 
 
 def _inner_ending(path: Path) -> str:
-    """Ending of a file's name, without that of its compression."""
+    """Return the suffix of a file's name, without that of its compression."""
     ending = path.suffix.lower()
     return Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
 
@@ -142,7 +143,8 @@ def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
         file = opened.enter_context(pa.OSFile(str(path), "rb"))
         try:
             reader = pa.ipc.open_file(file)
-        except pa.ArrowInvalid:  # not the file format; perhaps the stream format
+        except pa.ArrowInvalid:
+            # This is not the file format; perhaps it is the stream format.
             file.seek(0)
             stream = pa.ipc.open_stream(file)
             return _open_arrow(stream.schema.names, stream, wanted, resources=opened.pop_all())
@@ -182,7 +184,8 @@ def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
 
 def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
     names, total_rows = None, None
-    if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):  # pandas, polars: leave the other columns alone
+    # Of pandas and polars frames, only wanted columns are converted.
+    if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):
         names, total_rows = [str(name) for name in frame.columns], len(frame)
         check_header(names, wanted)
     if names is not None and wanted:

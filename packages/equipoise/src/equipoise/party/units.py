@@ -19,15 +19,15 @@ and zCDP of one unit adds up, whatever was chosen after seeing earlier releases 
 infinite here, and a ledger spends nothing more, until somebody states k.
 
 **Cohorts.** Releases about disjoint sets of individuals compose in parallel. If two tables differ in the rows of one
-individual, who is in cohort c, then every release about another cohort has the same distribution for both, whatever
-came before it. So only releases about c and about everybody count, and the worst-off individual has lost
+individual in cohort c, then every release about another cohort has the same distribution for both, whatever came before
+it. So only releases about c and about everybody count, and the worst-off individual has lost
 
     Σ ρ(everybody) + max over cohorts c of Σ ρ(c),  each ρ as charged above.
 
-**Preconditions.** The party states k, and which columns name the same individuals; both come from knowledge of how the
-tables are made, stay in the ledger with a reason, and nobody can check them. Spends that protect one row hide what is
-in somebody's rows, not how many there are. Who belongs to which cohort is public, such as the year of admission, and
-nobody is in two: a row that could move from one cohort to another would change two.
+**Preconditions.** The party states k, and which columns name the same individuals. Both come from knowledge of how the
+tables are made and stay in the ledger with a reason; nobody can check them. Spends that protect one row hide what is in
+somebody's rows, not how many there are. Everybody's cohort is public, such as the year of admission, and nobody is in
+two: a row that could move from one cohort to another would change two.
 """
 
 import math
@@ -42,7 +42,7 @@ LARGEST_ROWS_PER_INDIVIDUAL = 1_000_000
 
 @dataclass(frozen=True)
 class Unit:
-    """What a guarantee protects: one row, or rows of one individual, whom a column names.
+    """The unit that a guarantee protects: one row, or rows of one individual, whom a column names.
 
     `rows` is the most rows that anybody has, or None if a guarantee holds for any number of them.
     """
@@ -91,20 +91,20 @@ class Charge(Protocol):
 
     @property
     def zcdp(self) -> float:
-        """ρ for the unit of the spend."""
+        """The ρ for the unit of the spend."""
 
     @property
     def cohort(self) -> str:
-        """The part of the individuals it is about; everybody if empty."""
+        """The part of the individuals that the spend is about; everybody if empty."""
 
     @property
     def unit(self) -> Unit:
-        """What the spend protects."""
+        """The unit that the spend protects."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A spend that has not happened."""
+    """A spend that has not happened yet."""
 
     zcdp: float
     cohort: str
@@ -113,7 +113,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Account:
-    """All spends about the same individuals, and what the party states about their rows.
+    """All spends about the same individuals, and the party's statements about their rows.
 
     `rows_per_individual` is the most rows that anybody has in a table whose single rows were protected, None if nobody
     said; `same_individuals` are columns that all name the same individuals.
@@ -127,7 +127,7 @@ class Account:
     def individual(self) -> str | None:
         """The column whose individuals the total is for; None if it is for one row.
 
-        A stated number of rows makes an account one of individuals, even before any spend names their column.
+        A stated number of rows makes the total one of individuals, even before any spend names their column.
         """
         if self.columns:
             return self.columns[0]
@@ -135,7 +135,7 @@ class Account:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that name individuals, in the order of the spends that protect them."""
+        """The columns that name individuals, in the order of the spends that protect them."""
         columns = [spend.unit.individual for spend in self.spends if spend.unit.individual is not None]
         return list(dict.fromkeys(columns))
 
@@ -144,12 +144,12 @@ class Account:
 
     @property
     def unit(self) -> str:
-        """What the total is for, in words."""
+        """The unit that the total is for, in words."""
         return str(ONE_ROW if self.individual is None else Unit(self.individual, rows=None))
 
     @property
     def obstacle(self) -> str:
-        """Say why the spends cannot be added up, and what to do; empty if they can."""
+        """The reason why the spends cannot be added up, with a remedy; empty if they can."""
         others = [column for column in self.columns if not self._are_same(column, self.columns[0])]
         if others:
             return (
@@ -168,7 +168,7 @@ class Account:
         )
 
     def times(self, unit: Unit) -> float:
-        """Return how many times the ρ of a unit counts in the total: k² for one row where individuals are counted."""
+        """Return how often the ρ of a unit counts in the total: k² times for one row if individuals are counted."""
         if self.individual is None or unit.individual is not None:
             return 1.0
         return math.inf if self.rows_per_individual is None else float(self.rows_per_individual**2)
@@ -181,10 +181,10 @@ class Account:
 
     @property
     def cohorts(self) -> tuple[str, ...]:
-        """Everybody (""), and the cohorts that were named."""
+        """The empty name, for everybody, and the named cohorts."""
         return tuple(dict.fromkeys(["", *(spend.cohort for spend in self.spends)]))
 
     @property
     def total(self) -> float:
-        """What the worst-off individual, or row, has lost; infinite where unlike units cannot be added up."""
+        """The loss of the worst-off individual, or row; infinite if unlike units cannot be added up."""
         return max(map(self.spent_on, self.cohorts))

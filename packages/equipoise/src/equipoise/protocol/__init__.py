@@ -1,1 +1,1 @@
-"""What a party and a service say to each other, and what either can check of it alone."""
+"""The messages between a party and a service, and the checks that either can make on its own."""

@@ -1,7 +1,7 @@
-"""What the export of a round holds, for the service that writes it and for whoever checks it.
+"""The contents of a round's export, for the service that writes it and for everybody who checks it.
 
-A zip file of plain names. The manifest names the SHA-256 of every other file and the head of the event log, and is
-signed by the service; receipts that parties hold name events of the same log.
+The export is a zip file of plain names. The manifest names the SHA-256 of every other file and the head of the event
+log, and is signed by the service; receipts that parties hold name events of the same log.
 """
 
 import re
@@ -18,12 +18,12 @@ from equipoise.protocol.keys import public_hex, verify
 
 FORMAT = "equipoise-export"
 VERSION = 2
-VERSIONS = (1, VERSION)  # 1, of versions up to 0.7, has the whole log
+VERSIONS = (1, VERSION)  # version 1, written up to 0.7, has the whole log
 MANIFEST, AGREEMENT, SETTLEMENT = "manifest.json", "agreement.json", "settlement.json"
 EVENTS, ANSWERS = "events.jsonl", "answers.jsonl"
-NOISE = "noise.secret"  # of rewards made by noise: without it nobody could settle again
-PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # one file of each party
-MAX_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+NOISE = "noise.secret"  # only in rounds with added noise, which nobody could settle again without it
+PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # folders with a file for each party
+MAX_MANIFEST_BYTES = 16 * 2**20  # read before any signature is verified
 _PARTY = PARTY_NAME.strip("^$")
 NAMES = re.compile(
     "|".join(
@@ -36,32 +36,32 @@ NAMES = re.compile(
 
 
 def file_of(part: str, party: str) -> str:
-    """Name of a party's file in `submissions`, `receipts` or `rewards`."""
+    """Return the name of a party's file in `submissions`, `receipts` or `rewards`."""
     return f"{part}/{party}{PARTS[part]}"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the service says the export is; genuine only if it was signed by the key it names."""
+    """The service's signed statement of an export's contents; genuine only if the key it names signed it."""
 
     round: str
     service: str
     time: int
     files: dict[str, str]
-    sequence: int  # of the last event
-    head: str  # its digest
+    sequence: int  # sequence number of the last event
+    head: str  # digest of the last event
     signature: str
     signed: bytes
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read it, and check the signature."""
+        """Parse a manifest, and check its signature."""
         try:
             document = strict_json(data, max_bytes=MAX_MANIFEST_BYTES)
             if document["format"] != FORMAT or document["version"] not in VERSIONS:
                 raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
             signature = str(document.pop("signature"))
-            found = cls(
+            manifest = cls(
                 round=str(document["round"]),
                 service=str(document["service"]),
                 time=int(document["time"]),
@@ -75,14 +75,14 @@ class Manifest:
             raise VerificationError(
                 f"the manifest cannot be read ({error!r}); is this an export of Equipoise?"
             ) from error
-        verify(found.service, found.signature, found.signed, what="the manifest")
-        return found
+        verify(manifest.service, manifest.signature, manifest.signed, what="the manifest")
+        return manifest
 
 
 def signed_manifest(
     key: Ed25519PrivateKey, *, round_id: str, time: int, files: Mapping[str, bytes], head: Mapping[str, Any]
 ) -> bytes:
-    """The manifest of these files, with the last event of the log as `head`, signed by the service's key."""
+    """Return the manifest of these files, with the log's last event as `head`, signed with the service's key."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,

@@ -1,8 +1,8 @@
-"""Ed25519 keys, of parties and of services: private ones in files, public ones as people compare them, signatures.
+"""Ed25519 keys of parties and services: private keys in files, fingerprints of public ones, signatures.
 
 A private key is a PEM file that only its owner can read. A public key is 64 hexadecimal digits on the wire. People
-compare its fingerprint, half as long: the first 128 bits of its SHA-256 in groups of four, which no one can find a
-second key for.
+compare its fingerprint, half as long: the first 128 bits of its SHA-256 in groups of four digits. Nobody can find a
+second key with the same fingerprint.
 """
 
 import os
@@ -26,11 +26,11 @@ from equipoise.errors import KeyFileError, KeyFileWarning, VerificationError
 from equipoise.models.section import validate_public_key
 
 MAX_BYTES = 2**16
-_GROUPS = 8  # of four digits, in a fingerprint
+_GROUPS = 8  # groups of four digits in a fingerprint
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:
-    """Make a new key and write it, readable by its owner alone. An existing file is never overwritten."""
+    """Create a key and write it to a file that only its owner can read. An existing file is never overwritten."""
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
@@ -43,7 +43,7 @@ def create_key(path: Path) -> Ed25519PrivateKey:
 
 
 def load_or_create_key(path: Path) -> Ed25519PrivateKey:
-    """The key in a file, made now if there is none; of two processes that make it at once, one does."""
+    """Load the key in a file, or create it; if two processes do so at once, one of them creates it."""
     if not exists(path):
         try:
             return create_key(path)
@@ -74,7 +74,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _check_mode(path: Path, mode: int) -> None:
-    """Warn of a key that others can read, as where a disk is shared on purpose; refuse one that anybody can replace."""
+    """Warn if others can read a key, as where a disk is shared on purpose; refuse a key that anybody can replace."""
     if os.name == "nt" or not mode & (stat.S_IRWXG | stat.S_IRWXO):
         return
     seen, remedy = f"{stat.S_IMODE(mode):03o}", f"chmod 600 {shlex.quote(str(path))}"
@@ -91,23 +91,23 @@ def _check_mode(path: Path, mode: int) -> None:
 
 
 def public_hex(key: Ed25519PrivateKey) -> str:
-    """Public half as the 64 hexadecimal digits that agreements and submissions use."""
+    """Return the public half as the 64 hexadecimal digits that agreements and submissions use."""
     return key.public_key().public_bytes_raw().hex()
 
 
 def fingerprint(public_key: str) -> str:
-    """What people read to each other, as in 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134."""
+    """Return the fingerprint that people read to each other, as in 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134."""
     digits = sha256_hex(bytes.fromhex(public_key))
     return "-".join(digits[4 * group : 4 * group + 4] for group in range(_GROUPS))
 
 
 def same_fingerprint(first: str, second: str) -> bool:
-    """Whether two people mean the same, however they wrote dashes, spaces and capitals."""
+    """Return whether two fingerprints agree, ignoring dashes, spaces and capitals."""
     return _bare(first) == _bare(second)
 
 
 def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
-    """Refuse a signature that the key did not make; `what` is what was signed, for the message."""
+    """Refuse a signature that the key did not make; `what` names the signed document in the message."""
     try:
         validate_public_key(public_key)
     except ValueError as error:

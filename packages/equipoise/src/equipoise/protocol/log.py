@@ -1,15 +1,15 @@
-"""A log in which nothing can be changed, left out or put in between without it showing.
+"""An event log in which no event can be changed, left out or inserted unnoticed.
 
-The digest of an event covers the digest of the one before it, which round or person it is about, and the digest of what
-it says. Whoever has seen the digest of an event, in a receipt for instance, can tell whether the log it is shown later
-still has the same past.
+The digest of an event covers the digest of the one before it, the round or person it is about, and the digest of its
+content. Anyone who has seen the digest of an event, in a receipt for instance, can tell whether a log shown later still
+has the same past.
 
-An event can be shown as a link (`link_of`), without what it says, and the chain can still be checked; salt keeps
-whoever sees the link from guessing the rest. A link has the number of the person it is about, or a mark by which who
-knows a round's name sees that it is about that round, and others see nothing: so no event of a round, or of a person in
-it, can be hidden by being shown as a link.
+An event can be shown as a link (`link_of`), without its content, and the chain can still be checked; salt keeps readers
+of the link from guessing the content. A link has the number of the person it is about, or a mark: readers who know a
+round's name can see from the mark that the event is about that round, others see nothing. Hence no event of a round, or
+of a person in it, can be hidden by being shown as a link.
 
-Events of versions up to 0.7 have no salt. Their digest needs all that they say, so that they are shown whole.
+Events of versions up to 0.7 have no salt. Their digest needs the whole content, so they are shown whole.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,19 +26,19 @@ UP_TO_0_7 = ("sequence", "time", "actor", "kind", "round", "details", "previous"
 
 
 def mark_of(previous: str, round_id: str) -> str:
-    """The mark of an event about a round that comes after the digest `previous`."""
+    """Return the mark of an event about a round that follows the digest `previous`."""
     return sha256_hex(canonical_json([previous, round_id]))
 
 
 def event_digest(event: Mapping[str, Any]) -> str:
-    """SHA-256 of an event, the digest before it included and its own left out."""
+    """Return the SHA-256 of an event, which covers the digest before it but not its own."""
     if "content" not in event and event.get("salt") is None:
         return _digest(event, UP_TO_0_7)
     return _digest(event if "content" in event else link_of(event), LINK)
 
 
 def link_of(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event without what it says; of one without salt only that it is there."""
+    """Return an event without its content; of one without salt, only its position and digests."""
     link = {name: event.get(name) for name in ("sequence", "previous", "digest")}
     if event.get("salt") is None:
         return link | dict.fromkeys(("mark", "person", "content"))
@@ -51,32 +51,35 @@ def link_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def concerned(events: Iterable[Mapping[str, Any]], round_id: str) -> set[Any]:
-    """Numbers of the people who did something in a round, of those who let them in, and so on; links tell nothing.
+    """Return the numbers of the people who acted in a round, of those who let them in, and so on.
 
-    Of versions up to 0.7 everybody's events are shown, which does not make them people of this round.
+    Links tell nothing. Logs of versions up to 0.7 show everybody's events, which does not make them people of this
+    round.
     """
     waiting: list[Any] = []
-    let_in_by: dict[Any, set[Any]] = {}  # names, by number
-    known_as: dict[Any, set[Any]] = {}  # numbers, by name
-    for one in events:
-        if "content" in one or not isinstance(details := one["details"], Mapping) or details.get("person") is None:
+    # Names of the people who let somebody in, by that person's number.
+    let_in_by: dict[Any, set[Any]] = {}
+    # Numbers of people, by name.
+    known_as: dict[Any, set[Any]] = {}
+    for event in events:
+        if "content" in event or not isinstance(details := event["details"], Mapping) or details.get("person") is None:
             continue
         person = details["person"]
-        if one["round"] == round_id:
+        if event["round"] == round_id:
             waiting.append(person)
-        elif one["kind"] in LET_IN:
-            let_in_by.setdefault(person, set()).add(one["actor"])
+        elif event["kind"] in LET_IN:
+            let_in_by.setdefault(person, set()).add(event["actor"])
             known_as.setdefault(details.get("name"), set()).add(person)
-    found: set[Any] = set()
+    people: set[Any] = set()
     while waiting:
-        if (person := waiting.pop()) not in found:
-            found.add(person)
-            waiting += [one for name in let_in_by.get(person, ()) for one in known_as.pop(name, ())]
-    return found
+        if (person := waiting.pop()) not in people:
+            people.add(person)
+            waiting += [number for name in let_in_by.get(person, ()) for number in known_as.pop(name, ())]
+    return people
 
 
 def check_chain(events: Iterable[Mapping[str, Any]], *, previous: str = BEGINNING, first: int = 1) -> str:
-    """Refuse a log that was tampered with; the digest of its last event otherwise. Some may be links."""
+    """Refuse a log that was tampered with; return the digest of its last event. Some events may be links."""
     salted = False
     for number, event in enumerate(events, start=first):
         try:
@@ -94,7 +97,7 @@ def check_chain(events: Iterable[Mapping[str, Any]], *, previous: str = BEGINNIN
 
 
 def check_links(links: Sequence[Mapping[str, Any]], *, first: int) -> None:
-    """Refuse links that are no chain; of events of versions up to 0.7, which come first, they show only the digests."""
+    """Refuse links that are no chain; events of versions up to 0.7, which come first, show only their digests."""
     before: Mapping[str, Any] | None = None
     for number, link in enumerate(links, start=first):
         intact = link["sequence"] == number and (before is None or link["previous"] == before["digest"])

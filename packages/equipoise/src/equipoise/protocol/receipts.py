@@ -1,7 +1,7 @@
-"""Receipts: the service's signed word that it has a submission, or has handed out a reward, for the party to keep.
+"""Receipts: the service's signed statements that it holds a submission, or handed out a reward, for the party to keep.
 
-A receipt names the event that recorded it and that event's digest, so that a log without it, or with another in its
-place, contradicts the receipt. What comes before that event cannot be rewritten either: its digest covers all of it.
+A receipt names the event that recorded it and that event's digest, so that a log without that event, or with another
+one instead, contradicts the receipt. Nor can earlier events be rewritten, because the digest covers all of them.
 """
 
 from typing import Annotated, ClassVar, Literal, Self
@@ -20,7 +20,7 @@ Moment = Annotated[int, Field(ge=0)]  # milliseconds since 1970, by the service'
 
 
 class _Signed(BaseModel):
-    """What both kinds have: whose it is, the event, and the service's signature."""
+    """The fields that both kinds share: the party, the event, and the service's signature."""
 
     KIND: ClassVar[str]
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -37,24 +37,24 @@ class _Signed(BaseModel):
 
     @classmethod
     def signed(cls, key: Ed25519PrivateKey, **said: str | int) -> Self:
-        """Make one of all it says besides format, version, service and signature."""
+        """Create a receipt with all its fields but format, version, service and signature, and sign it."""
         unsigned = {"format": cls.KIND, "version": 1, "service": key.public_key().public_bytes_raw().hex(), **said}
         return cls.model_validate({**unsigned, "signature": key.sign(canonical_json(unsigned)).hex()})
 
     @classmethod
     def parse(cls, data: bytes, *, name: str = "receipt") -> Self:
-        """Read one that was received; it is not yet checked."""
+        """Parse a received receipt; `check` verifies it."""
         try:
             return cls.model_validate(strict_json(data))
         except (StrictJSONError, ValidationError) as error:
             raise VerificationError(f"{name} is not a receipt: {error}") from error
 
     def to_json(self) -> bytes:
-        """The bytes that travel: canonical JSON and a newline."""
+        """Return the bytes that travel: canonical JSON and a newline."""
         return canonical_json(self.model_dump()) + b"\n"
 
     def check(self, service: str) -> None:
-        """Refuse a receipt that this service (by its public key) did not sign."""
+        """Refuse a receipt that this service (given by its public key) did not sign."""
         if self.service != service:
             raise VerificationError(
                 f"the receipt for {self.party!r} names the service {self.service[:16]}…, not {service[:16]}…"
@@ -63,7 +63,7 @@ class _Signed(BaseModel):
 
 
 class Receipt(_Signed):
-    """What was received, from whom, for which round, when; signed by the service."""
+    """A signed statement of which submission was received, from whom, for which round and when."""
 
     KIND = "equipoise-receipt"
     format: Literal["equipoise-receipt"]
@@ -72,7 +72,7 @@ class Receipt(_Signed):
 
 
 class RewardReceipt(_Signed):
-    """What was handed out, to whom, of which decisions, when; signed by the service."""
+    """A signed statement of which reward was handed out, to whom, of which decisions and when."""
 
     KIND = "equipoise-reward-receipt"
     format: Literal["equipoise-reward-receipt"]
@@ -82,7 +82,7 @@ class RewardReceipt(_Signed):
 
 
 def any_receipt(data: bytes, *, name: str = "receipt") -> Receipt | RewardReceipt:
-    """Read a receipt of either kind."""
+    """Parse a receipt of either kind."""
     try:
         kind = RewardReceipt if strict_json(data).get("format") == RewardReceipt.KIND else Receipt
     except (StrictJSONError, AttributeError) as error:

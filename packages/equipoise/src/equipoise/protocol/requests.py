@@ -1,8 +1,8 @@
-"""Requests signed by their sender's key.
+"""Requests signed with their sender's key.
 
-The signature covers everything a request says: which service it is for, method, path with query, body, time and a
-nonce. A request meant for one service is therefore nothing to another; one that was recorded is refused because its
-nonce is known, and once nonces are forgotten, because it is old. TLS still keeps what is said from others.
+The signature covers everything a request says: the service it is for, method, path with query, body, time and a nonce.
+A request meant for one service is therefore useless at another. A replayed request is refused because its nonce is
+known or, once nonces are forgotten, because it is too old. Confidentiality is left to TLS.
 """
 
 import secrets
@@ -24,7 +24,7 @@ _MAX_DIGITS = 12
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """What the headers of a request say: who sent it, when, and the signature."""
+    """The headers of a signed request: its sender's key, time, nonce and signature."""
 
     public_key: str
     time: int
@@ -33,22 +33,22 @@ class SignedRequest:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
-        """Read from headers; None if none of them is there."""
-        found = {name: headers.get(name) for name in (KEY, TIME, NONCE, SIGNATURE)}
-        if not any(value is not None for value in found.values()):
+        """Parse the headers; return None if all of them are missing."""
+        stated = {name: headers.get(name) for name in (KEY, TIME, NONCE, SIGNATURE)}
+        if not any(value is not None for value in stated.values()):
             return None
-        for name, value in found.items():
+        for name, value in stated.items():
             if value is None:
                 raise VerificationError(f"a signed request needs the header {name}, which is missing")
             if name in _LENGTHS and not (len(value) == _LENGTHS[name] and set(value) <= set("0123456789abcdef")):
                 raise VerificationError(f"the header {name} must be {_LENGTHS[name]} lower-case hexadecimal digits")
-        time = str(found[TIME])
+        time = str(stated[TIME])
         if not (time.isascii() and time.isdigit() and len(time) <= _MAX_DIGITS):
             raise VerificationError(f"the header {TIME} must be seconds since 1970, in digits")
-        return cls(str(found[KEY]), int(time), str(found[NONCE]), str(found[SIGNATURE]))
+        return cls(str(stated[KEY]), int(time), str(stated[NONCE]), str(stated[SIGNATURE]))
 
     def check(self, *, audience: str, method: str, target: str, body: bytes) -> None:
-        """Refuse a request that its sender did not sign for this service; whether it is too old, the caller judges."""
+        """Refuse a request that its sender did not sign for this service; the caller checks its age."""
         data = request_bytes(
             audience=audience, method=method, target=target, body=body, time=self.time, nonce=self.nonce
         )
@@ -58,7 +58,7 @@ class SignedRequest:
 def sign_request(
     key: Ed25519PrivateKey, *, audience: str, method: str, target: str, body: bytes, time: int
 ) -> dict[str, str]:
-    """Headers that make a request a signed one; `audience` is the service's public key, `target` path and query."""
+    """Return the headers of a signed request; `audience` is the service's public key, `target` path and query."""
     nonce = secrets.token_hex(16)
     data = request_bytes(audience=audience, method=method, target=target, body=body, time=time, nonce=nonce)
     return {
@@ -70,6 +70,6 @@ def sign_request(
 
 
 def request_bytes(*, audience: str, method: str, target: str, body: bytes, time: int, nonce: str) -> bytes:
-    """What is signed. None of the parts but the target can hold a line break, and HTTP allows none there."""
+    """Return the signed bytes. No part but the target can hold a line break, and HTTP allows none there."""
     lines = ("equipoise-request-1", audience, method.upper(), target, sha256_hex(body), str(time), nonce)
     return "\n".join(lines).encode("utf-8", "surrogatepass")

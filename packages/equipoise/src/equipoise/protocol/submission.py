@@ -1,9 +1,9 @@
-"""The submission: the only thing that leaves a party's machine, and how it is checked on arrival.
+"""The submission: the only thing that leaves a party's machine, and the checks on its arrival.
 
-A submission is one JSON object of integers, short strings and the stated guarantee, signed with Ed25519 over its
-canonical form. Reading one assumes a hostile sender: `Submission.parse` refuses whatever is not exactly that shape, and
-`Submission.check` refuses whatever does not belong to the agreement. The noise is never taken on trust; the receiver
-recomputes it from the agreement and (λ, ε).
+A submission is a JSON object of integers, short strings and the stated guarantee, signed with Ed25519 over its
+canonical form. Reading one assumes a hostile sender: `Submission.parse` refuses whatever does not have exactly that
+form, and `Submission.check` refuses whatever does not belong to the agreement. The noise is never taken on trust: the
+receiver recomputes it from the agreement and (λ, ε).
 """
 
 import math
@@ -28,7 +28,7 @@ from equipoise.models.section import Hex64, validate_public_key
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
 
-PLACEHOLDER_ID = "0" * 64  # what a preview shows in place of a spend
+PLACEHOLDER_ID = "0" * 64  # id in a preview, which no spend paid for
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 # Standard deviations of the noise beyond anything that rows can add up to. The discrete Gaussian is sub-Gaussian with
 # its σ (E e^{tX} = e^{t²σ²/2} Σ_x e^{−(x−tσ²)²/2σ²} / Σ_x e^{−x²/2σ²}, and by Poisson summation no shift of that sum
@@ -36,13 +36,13 @@ SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 # of the 2¹⁵ of the longest with less than 1e-340. Sums that would leave 64 bits are saturated, towards the middle.
 IMPOSSIBLE = 40.0
 _SEARCHED = 2e-3  # OpenDP's search may find a scale that is smaller than the formula's by half as much
-_DIGITS = 20  # of −2⁶³, with its sign
-_FRAME = 1_024  # bytes for everything but the numbers, which is less
+_DIGITS = 20  # digits of −2⁶³, with its sign
+_FRAME = 1_024  # upper bound of the bytes besides the numbers
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 def _summary_alone(schema: dict[str, Any]) -> None:
-    """In documents of the service, no sections and examples of Python."""
+    """Keep only the summary of a docstring in the service's API documents, which need no Python examples."""
     schema["description"] = schema["description"].split("\n\n")[0]
 
 
@@ -51,7 +51,7 @@ class _Strict(BaseModel):
 
 
 class StatedGuarantee(_Strict):
-    """(λ, ε) as it stands in a submission."""
+    """The guarantee (λ, ε) as a submission states it."""
 
     order: Annotated[float, Field(gt=1, allow_inf_nan=False)]
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -161,7 +161,7 @@ class Submission(_Strict):
             ) from error
 
     def to_json(self) -> bytes:
-        """The submission as the bytes that travel: canonical JSON and a newline."""
+        """Return the bytes that travel: canonical JSON and a newline."""
         return canonical_json(self.model_dump()) + b"\n"
 
     def save(self, path: str | Path) -> None:
@@ -172,7 +172,7 @@ class Submission(_Strict):
             raise SubmissionError(f"cannot write {str(path)!r}: {error.strerror}; choose another name") from error
 
     def signed_bytes(self) -> bytes:
-        """The bytes that the signature covers: all of the submission but the signature."""
+        """Return the bytes that the signature covers: all of the submission but the signature."""
         return canonical_json(self.model_dump(exclude={"signature"}))
 
     def check(self, agreement: Agreement) -> None:
@@ -217,7 +217,8 @@ class Submission(_Strict):
         if least is not None and self.guarantee.epsilon < least:
             raise SubmissionError(f"{who} states epsilon {self.guarantee.epsilon:g}, below the agreed {least:g}")
         layout = layout_of(agreement)
-        zcdp = math.nextafter(self.stated.zcdp, 0.0)  # as a release computes it
+        # A release rounds in the same way.
+        zcdp = math.nextafter(self.stated.zcdp, 0.0)
         if zcdp == 0 or layout.sensitivity / math.sqrt(2 * zcdp) > LARGEST_NOISE * (1 + _SEARCHED):
             raise SubmissionError(
                 f"{who} states epsilon {self.guarantee.epsilon:g}, with which nothing can be released: the noise would "
@@ -232,7 +233,7 @@ class Submission(_Strict):
         self._check_magnitudes(who, agreement)
 
     def values(self, agreement: Agreement) -> tuple[float, ...]:
-        """The perturbed sums of scaled columns, in the order of the agreement's statistic."""
+        """Return the perturbed sums of scaled columns, in the order of the agreement's statistic."""
         steps = layout_of(agreement).steps_per_unit
         return tuple(value / step for value, step in zip(self.statistic, steps, strict=True))
 
@@ -242,7 +243,7 @@ class Submission(_Strict):
         return Guarantee(order=self.guarantee.order, epsilon=self.guarantee.epsilon)
 
     def _check_magnitudes(self, who: str, agreement: Agreement) -> None:
-        """Refuse what no rows and no noise could give; what is merely hard to believe is for the mediator to remark."""
+        """Refuse numbers that no rows and no noise give; merely implausible ones are for the mediator to remark on."""
         layout, values = layout_of(agreement), self.values(agreement)
         noise = layout.noise_deviations(self.stated)
         beyond = layout.beyond_rows(values, self.count, noise)
@@ -275,12 +276,12 @@ class Submission(_Strict):
 
 
 def max_submission_bytes(numbers: int) -> int:
-    """How long a submission with so many numbers can be, as `to_json` writes it."""
+    """Return the largest size, as `to_json` writes it, of a submission with this many numbers."""
     return _FRAME + (_DIGITS + 1) * numbers
 
 
 def validate_submissions(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
-    """Submissions in the order of the agreement's parties, each genuine and the only one of its party."""
+    """Return submissions in the order of the agreement's parties; refuse forged and duplicate ones."""
     by_party: dict[str, Submission] = {}
     for submission in submissions:
         submission.check(agreement)

@@ -1,8 +1,8 @@
-"""The demo's patients, and what their hospitals agree on before they look at them.
+"""The demo's simulated patients, and what their hospitals agree on before they look at them.
 
-The patients are the first ones simulated, with seed 1. Each hospital has specialities: nineteen in twenty of its
-patients had one of two operations, the others one of four that other hospitals know better. Patients who are to be
-predicted had any of the six. `benchmarks/demo_luck.py` plays the round with other patients and other noise.
+The first set of patients, simulated with seed 1, is used. Each hospital has specialities: nineteen in twenty of its
+patients had one of two operations, the others one of four that other hospitals know better. The patients to predict had
+any of the six. `benchmarks/demo_luck.py` plays the round with other patients and other noise.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Columns = dict[str, NDArray[Any]]
 HOSPITALS = {"north": (500, 1.0), "south": (550, 0.9), "west": (600, 0.8)}
 TEST_ROWS = 5_000
 SEED = 2023
-PATIENTS = 1  # the seed they are simulated with
+PATIENTS = 1  # seed of the simulated patients
 SPECIALITIES = {
     "north": {"hip": 8, "spine": -14},  # points of recovery
     "south": {"hernia": 18, "bowel": -20},
@@ -60,7 +60,7 @@ def _sizes() -> dict[str, int]:
 
 
 def _mix(name: str) -> NDArray[np.float64]:
-    """Return how frequent each operation is in a hospital; all are alike where nobody belongs to one."""
+    """Return the frequency of each operation in a hospital; without specialities all are equally frequent."""
     own = np.array([operation in SPECIALITIES.get(name, OPERATIONS) for operation in OPERATIONS])
     shares = np.where(own, SPECIALISED / own.sum(), (1 - SPECIALISED) / max((~own).sum(), 1))
     return np.asarray(shares / shares.sum())
@@ -68,7 +68,7 @@ def _mix(name: str) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Example:
-    """What the hospitals agree on, and the outcome they want to predict."""
+    """An example round: the hospitals' agreement, and the outcome they want to predict."""
 
     title: str
     kind: Literal["linear", "logistic"]
@@ -77,12 +77,12 @@ class Example:
 
     @property
     def agreement(self) -> str:
-        """The agreement, as a file has it. Bounds and typical ranges are those of the questionnaire."""
+        """The text of the agreement file. Bounds and typical ranges are those of the questionnaire."""
         head = f'format = 3\ntitle = "{self.title}"\n\n[model]\nkind = "{self.kind}"\n'
         return head + _REST.replace("{target}", self.target)
 
     def load(self, seed: int = PATIENTS) -> Columns:
-        """Patients of all hospitals, and those who belong to none."""
+        """Simulate the patients of all hospitals, followed by those of none."""
         rng = np.random.default_rng(seed)
         operation = np.concatenate(
             [rng.choice(list(OPERATIONS), size=rows, p=_mix(name)) for name, rows in _sizes().items()]
@@ -112,7 +112,7 @@ EXAMPLES = {
 
 
 def split_rows(columns: Columns) -> dict[str, Columns]:
-    """Give each hospital its patients; the rest is for testing."""
+    """Return each hospital's patients; the remaining ones, "test", belong to no hospital."""
     cuts = np.cumsum([0, *_sizes().values()])
     return {
         name: {column: values[start:stop] for column, values in columns.items()}

@@ -1,8 +1,9 @@
-"""A round among three hospitals, on simulated patients: regression or classification.
+"""A round of three hospitals on simulated patients: regression or classification.
 
-The table is split, an agreement written, and each hospital releases at its own ε into its own folder, exactly as three
-strangers would on three machines. Then the mediator, who sees their submissions alone, settles. Last, each hospital
-combines its reward with its own rows, at home. Some rows belong to no hospital: they tell how well each model predicts.
+The table is split, an agreement is written, and each hospital releases at its own ε into its own folder, exactly as
+three strangers would on three machines. Then the mediator, who sees only their submissions, settles. Finally each
+hospital combines its reward with its own rows, at home. Rows that belong to no hospital show how well each model
+predicts.
 """
 
 import csv
@@ -43,7 +44,7 @@ PICTURE = "yardsticks.svg"
 
 @dataclass(frozen=True)
 class HospitalRound:
-    """What one hospital did: its files, what it sent, and what it cost."""
+    """A hospital's part in the round: its files, the submission it sent, and the cost."""
 
     name: str
     folder: Path
@@ -55,7 +56,7 @@ class HospitalRound:
 
 @dataclass(frozen=True)
 class DemoRound:
-    """An agreement, what the hospitals did, and rows that nobody released."""
+    """A played round: its agreement, the hospitals' releases, and test rows that nobody released."""
 
     agreement: Agreement
     hospitals: list[HospitalRound]
@@ -63,12 +64,12 @@ class DemoRound:
 
     @property
     def test_features(self) -> Any:
-        """Features of the rows nobody released, by name."""
+        """The features of the test rows, by name."""
         return {column.name: self.test[column.name] for column in self.agreement.columns[:-1]}
 
     @property
     def test_target(self) -> NDArray[Any]:
-        """Their targets."""
+        """The targets of the test rows."""
         return self.test[self.agreement.columns[-1].name]
 
 
@@ -84,7 +85,7 @@ def play_round(folder: Path, example: str = "regression") -> DemoRound:
 
 
 def write_tables(folder: Path, example: str = "regression") -> dict[str, Path]:
-    """Write the agreement, each hospital's table and the rows nobody releases; none that is there is replaced."""
+    """Write the agreement, each hospital's table and the test rows; refuse to replace a file."""
     tables = split_rows(EXAMPLES[example].load())
     files = {"agreement": folder / "agreement.toml"}
     files |= {name: folder / (TEST_FILE if name == "test" else f"{name}.csv") for name in tables}
@@ -102,7 +103,7 @@ def write_tables(folder: Path, example: str = "regression") -> dict[str, Path]:
 
 
 def settle_round(played: DemoRound, folder: Path, *, progress: bool | None = None) -> Settlement:
-    """Let the mediator settle, and keep its work and the reports in a folder."""
+    """Let the mediator settle; keep its work and the reports in a folder."""
     settlement = mediate(
         played.agreement,
         [hospital.submission for hospital in played.hospitals],
@@ -116,20 +117,23 @@ def settle_round(played: DemoRound, folder: Path, *, progress: bool | None = Non
 
 
 def at_home(played: DemoRound, settlement: Settlement) -> dict[str, Yardsticks]:
-    """Let each hospital combine its reward with its own rows, and measure what it can predict with."""
+    """Combine each hospital's reward with its own rows, and measure how well it can predict."""
     test = scaled_rows(played.agreement, played.test_features, played.test_target)
-    found = {}
-    for one in played.hospitals:
-        award = settlement.awards[one.name]
+    yardsticks = {}
+    for hospital in played.hospitals:
+        award = settlement.awards[hospital.name]
         if award.reward is not None:
-            found[one.name] = measure(award, one.folder / f"{one.name}.csv", test)
-            found[one.name].model.save(one.folder / "model.nc")
-    return found
+            yardsticks[hospital.name] = measure(award, hospital.folder / f"{hospital.name}.csv", test)
+            yardsticks[hospital.name].model.save(hospital.folder / "model.nc")
+    return yardsticks
 
 
-def draw(found: Mapping[str, Yardsticks], path: Path) -> None:
-    """The picture of all losses, without the errors, which are of the patients that all of them share."""
-    losses = {party: {name: Estimate(x.value, 0.0) for name, x in one.losses.items()} for party, one in found.items()}
+def draw(by_party: Mapping[str, Yardsticks], path: Path) -> None:
+    """Draw all losses, without their errors: those come from the choice of patients, which all models share."""
+    losses = {
+        party: {name: Estimate(x.value, 0.0) for name, x in yardsticks.losses.items()}
+        for party, yardsticks in by_party.items()
+    }
     save_losses(path, losses)
 
 
@@ -194,14 +198,14 @@ def demo(
         echo("The mediator, who has seen only what left, settles (a few seconds).\n")
     with ending_at_once():
         settlement = settle_round(played, folder, progress=False if as_json else None)
-        found = at_home(played, settlement)
-    draw(found, output / PICTURE)
+        yardsticks = at_home(played, settlement)
+    draw(yardsticks, output / PICTURE)
     if as_json:
-        print_json(_document(played, settlement, found, output))
+        print_json(_document(played, settlement, yardsticks, output))
         return
     show_settlement(settlement)
     _show_predictions(played, settlement)
-    _show_yardsticks(played, found)
+    _show_yardsticks(played, yardsticks)
     first = played.hospitals[0]
     advise = f"equipoise party advise {output}/agreement.toml --party north --rows"
     echo(
@@ -245,23 +249,23 @@ def _show_releases(played: DemoRound) -> None:
             ),
             [
                 (
-                    one.name,
-                    one.submission.count,
-                    len(one.submission.statistic),
-                    one.sent_bytes,
-                    f"{one.submission.stated.epsilon_at():.3g}",
-                    f"{one.submission.guarantee.epsilon:g}",
-                    f"{one.spent_zcdp:g}",
-                    f"±{one.sum_deviation:.3g}",
+                    hospital.name,
+                    hospital.submission.count,
+                    len(hospital.submission.statistic),
+                    hospital.sent_bytes,
+                    f"{hospital.submission.stated.epsilon_at():.3g}",
+                    f"{hospital.submission.guarantee.epsilon:g}",
+                    f"{hospital.spent_zcdp:g}",
+                    f"±{hospital.sum_deviation:.3g}",
                 )
-                for one in played.hospitals
+                for hospital in played.hospitals
             ],
         )
     )
 
 
 def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
-    """What the rewards say about the first rows that nobody released."""
+    """Print the rewards' predictions for the first test rows."""
     features = {name: values[:SHOWN_ROWS] for name, values in played.test_features.items()}
     answers = played.test_target[:SHOWN_ROWS].tolist()
     target = played.agreement.columns[-1].name
@@ -288,8 +292,8 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
     )
 
 
-def _show_yardsticks(played: DemoRound, found: Mapping[str, Yardsticks]) -> None:
-    for table in shown(played.agreement.model, found, len(played.test_target)):
+def _show_yardsticks(played: DemoRound, yardsticks: Mapping[str, Yardsticks]) -> None:
+    for table in shown(played.agreement.model, yardsticks, len(played.test_target)):
         print_table(table)
     for sentence in (
         "own rows: the hospital's own table, fitted at home without noise. It has that without any round",
@@ -303,23 +307,23 @@ def _show_yardsticks(played: DemoRound, found: Mapping[str, Yardsticks]) -> None
 
 
 def _document(
-    played: DemoRound, settlement: Settlement, found: Mapping[str, Yardsticks], output: Path
+    played: DemoRound, settlement: Settlement, yardsticks: Mapping[str, Yardsticks], output: Path
 ) -> dict[str, Any]:
     return {
         "agreement": played.agreement.identity,
         "hospitals": [
             {
-                "name": one.name,
-                "submission": str(one.folder / f"{one.name}.submission.json"),
-                "rows": one.submission.count,
-                "epsilon": one.submission.guarantee.epsilon,
-                "zcdp": one.spent_zcdp,
-                "sent_bytes": one.sent_bytes,
+                "name": hospital.name,
+                "submission": str(hospital.folder / f"{hospital.name}.submission.json"),
+                "rows": hospital.submission.count,
+                "epsilon": hospital.submission.guarantee.epsilon,
+                "zcdp": hospital.spent_zcdp,
+                "sent_bytes": hospital.sent_bytes,
             }
-            for one in played.hospitals
+            for hospital in played.hospitals
         ],
         "settlement": {**settlement.to_json(), "audit": settlement.audit.to_json()},
-        "yardsticks": {party: one.to_json() for party, one in found.items()},
+        "yardsticks": {party: measured.to_json() for party, measured in yardsticks.items()},
         "picture": str(output / PICTURE),
         "report": str(output / "settlement" / "report.html"),
     }

@@ -1,4 +1,4 @@
-"""What each hospital of the demo can predict with, on patients nobody released: own rows, release, reward, both."""
+"""The predictive quality of each hospital's models on test patients: own rows, release, reward, and both together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HEADERS = {OWN: "own rows", ALONE: "alone", REWARD: "reward", BOTH: "at home"}
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """Losses and errors of one hospital's four models, and by how much both predict better than its own rows."""
+    """Losses and errors of a hospital's four models, and the gain in loss of both together over its own rows."""
 
     losses: dict[str, Estimate]
     errors: dict[str, float | None]
@@ -29,16 +29,16 @@ class Yardsticks:
     model: HomeModel
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers."""
+        """Return the plain numbers for `--json`."""
         return {
-            "losses": {name: one.value for name, one in self.losses.items()},
+            "losses": {name: loss.value for name, loss in self.losses.items()},
             "errors": self.errors,
             "gain_at_home": {"value": self.gain.value, "error": self.gain.error},
         }
 
 
 def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
-    """Fit a hospital's own rows without and with the others' evidence, at home, and score all four."""
+    """Fit a hospital's own rows without and with the others' evidence, at home, and score all four models."""
     reward = award.reward
     assert reward is not None
     evidence, own, model = evidence_of(reward), own_rows(reward.agreement, table), reward.agreement.model
@@ -57,19 +57,25 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
     )
 
 
-def tables(model: Model, found: Mapping[str, Yardsticks], rows: int) -> list[Table]:
-    """Losses with gains, and errors in the target's unit."""
+def tables(model: Model, by_party: Mapping[str, Yardsticks], rows: int) -> list[Table]:
+    """Tabulate losses with gains, and errors in the target's unit."""
     headers = tuple(HEADERS.values())
     return [
         Table(
             f"What each hospital can predict with: loss on {rows:,} patients nobody released (mean negative log "
             "probability in nats; less is better)",
             ("hospital", *headers, "gain at home"),
-            [(party, *(f"{x.value:.3f}" for x in one.losses.values()), str(one.gain)) for party, one in found.items()],
+            [
+                (party, *(f"{x.value:.3f}" for x in measured.losses.values()), str(measured.gain))
+                for party, measured in by_party.items()
+            ],
         ),
         Table(
             f"{model.error_name}, on the same patients",
             ("hospital", *headers),
-            [(party, *(error_text(model, error) for error in one.errors.values())) for party, one in found.items()],
+            [
+                (party, *(error_text(model, error) for error in measured.errors.values()))
+                for party, measured in by_party.items()
+            ],
         ),
     ]

@@ -1,4 +1,4 @@
-"""The kinds of models as inference has them, each in a file called after it; `equipoise.models` lists the kinds."""
+"""Inference's half of each kind of model, in a file called after it; `equipoise.models` lists the kinds."""
 
 from importlib import import_module
 from typing import Any

@@ -1,8 +1,8 @@
 """The half of a kind of model that inference needs: moments of one row, and posteriors of exact statistics.
 
-A party's statistic is a sum over rows, so the mean and covariance of one row's contribution are all that sampling
-needs (`posterior.py`). Rows were clipped to public bounds before they were summed: where a kind can have it, all
-moments are those of the *clipped* variable, so that clipping costs information but never biases a posterior.
+A party's statistic is a sum over rows, so the mean and covariance of one row's contribution are all that sampling needs
+(`posterior.py`). Rows were clipped to public bounds before they were summed: if a kind provides them, all moments are
+those of the *clipped* variable, so that clipping costs information but never biases a posterior.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ SAFE = 300.0
 
 
 class Released(NamedTuple):
-    """Statistics of a coalition's members, for updates that take them as exact, and how far they are tempered.
+    """Statistics of a coalition's members, for updates that take them as exact, and their tempering.
 
     `statistic` [members, entries] and `rows` [members] are theirs; `inside` [parties] marks the members. Perturbed
     statistics need not be those of any rows, and need `repair`.
@@ -38,12 +38,12 @@ class Released(NamedTuple):
 
     @property
     def tempered(self) -> Floats:
-        """Statistics as tempering has them [members, entries]."""
+        """The tempered statistics [members, entries]."""
         return self.kappa * self.statistic
 
     @property
     def total_rows(self) -> float:
-        """Sum of the tempered row counts."""
+        """The sum of the tempered row counts."""
         return float((self.kappa * self.rows).sum())
 
 
@@ -69,10 +69,10 @@ class Conjugate(ABC, Generic[Agreed]):
 
     @abstractmethod
     def conjugate_divergence(self, draws: Draws) -> float:
-        """KL from the prior of the member of the prior's family that fits the draws best."""
+        """Return the KL from the prior of the best-fitting member of the prior's family."""
 
     def own_of_draws(self, draws: Draws) -> Floats | None:  # noqa: ARG002
-        """Return own coordinates of draws of a sampler that works in none; None if there is no way back."""
+        """Return own coordinates of draws made by a sampler that uses none; None if there is no way back."""
         return None
 
 
@@ -80,17 +80,17 @@ AgreedFamilyT = TypeVar("AgreedFamilyT", bound=AgreedFamily)
 
 
 class Family(Conjugate[AgreedFamilyT]):
-    """A model without features: all rows have one distribution."""
+    """A model without features: all rows have the same distribution."""
 
     @abstractmethod
     def row_moments(self, draws: Draws) -> RowMoments:
-        """Mean and covariance of one clipped row's statistic at every draw."""
+        """Return mean and covariance of one clipped row's statistic at every draw."""
 
     def log_density(self, draws: Draws, releases: Releases, sampling: float) -> Floats:
-        """Log density [draws] of released statistics, up to a constant; `sampling` multiplies covariances of rows.
+        """Return the log density [draws] of released statistics, up to a constant.
 
-        The noise of all parties has one shape D. With D^(−½) V D^(−½) = U diag(l) Uᵀ, V the covariance of a row, all
-        their covariances are diagonal in one basis at each draw.
+        `sampling` multiplies the covariances of rows. The noise of all parties has one shape D. With D^(−½) V D^(−½) =
+        U diag(l) Uᵀ, V the covariance of a row, all their covariances are diagonal in one basis at each draw.
         """
         statistic, rows, scale, shape = releases
         mean, covariance = self.row_moments(draws)
@@ -107,5 +107,5 @@ class Family(Conjugate[AgreedFamilyT]):
 
 
 def single_entry(mean: Floats, variance: Floats) -> RowMoments:
-    """Moments of a statistic that is one number, from arrays [draws]."""
+    """Return the moments of a statistic that is a single number, from arrays [draws]."""
     return RowMoments(mean[:, None], variance[:, None, None])

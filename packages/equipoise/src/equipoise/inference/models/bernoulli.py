@@ -1,4 +1,4 @@
-"""Two labels: the statistic is the number of rows with the second."""
+"""Inference with two labels: the statistic is the number of rows with the second."""
 
 import numpy as np
 
@@ -16,13 +16,13 @@ class Bernoulli(Family[BernoulliModel]):
         return single_entry(probability, probability * (1 - probability))
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
-        """Draw from the Beta posterior; the count is clipped to what it can be."""
+        """Draw from the Beta posterior; the count is clipped to its possible range."""
         prior, rows = self.agreed.prior, released.total_rows
         positive = np.clip(released.tempered.sum(), 0, rows)
         return {"probability": rng.beta(prior.positive + positive, prior.negative + rows - positive, size=draws)}
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the Beta distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting Beta distribution."""
         prior = self.agreed.prior
         both = np.stack([draws["probability"], 1 - draws["probability"]], axis=1)
         return dirichlet_divergence(fit_dirichlet(both), np.array([prior.positive, prior.negative]))

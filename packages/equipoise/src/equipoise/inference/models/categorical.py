@@ -1,4 +1,4 @@
-"""Several categories: the statistic holds all their counts."""
+"""Inference with several categories: the statistic holds all their counts."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ class Categorical(Family[CategoricalModel]):
         return np.broadcast_to(np.asarray(agreed.prior.concentration, float), len(agreed.target.categories))
 
     def row_moments(self, draws: Draws) -> RowMoments:
-        """Mean p and covariance diag(p) − p pᵀ, singular because counts sum to the row count.
+        """Return mean p and covariance diag(p) − p pᵀ, singular because counts sum to the row count.
 
         Its diagonal p_i (1 − p_i) is written Σ_{j≠i} p_i p_j: no digits are lost when one category takes nearly all,
         and a matrix whose rows sum to 0 with nothing positive off the diagonal is positive semi-definite.
@@ -31,7 +31,7 @@ class Categorical(Family[CategoricalModel]):
         return RowMoments(probabilities, covariance)
 
     def log_density(self, draws: Draws, releases: Releases, sampling: float) -> Floats:
-        """Log density of released counts in O(K): covariances are D − n p pᵀ with D diagonal (Sherman–Morrison)."""
+        """Return the log density of counts in O(K): covariances are D − n p pᵀ with D diagonal (Sherman–Morrison)."""
         statistic, rows, scale, shape = releases
         p, n = draws["probabilities"][:, None], rows[:, None]
         noise = scale[:, None] * shape
@@ -43,13 +43,13 @@ class Categorical(Family[CategoricalModel]):
         return np.asarray(-0.5 * np.sum(square + np.sum(np.log(diagonal), axis=2) + np.log(left), axis=1))
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
-        """Draw from the Dirichlet posterior; counts are made what they can be."""
+        """Draw from the Dirichlet posterior; counts are clipped and scaled to possible ones."""
         counts = np.maximum(released.tempered.sum(axis=0), 0)
         counts *= released.total_rows / max(counts.sum(), 1e-300)
         return {"probabilities": rng.dirichlet(self._concentrations + counts, size=draws)}
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the Dirichlet distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting Dirichlet distribution."""
         return dirichlet_divergence(fit_dirichlet(draws["probabilities"]), self._concentrations)
 
 

@@ -1,4 +1,4 @@
-"""Waiting times: an exponential variable, clipped to bounds and mapped to [−1, 1].
+"""Inference with waiting times: an exponential variable, clipped to bounds and mapped to [−1, 1].
 
 As for counts, rates stay where floating-point numbers neither overflow nor vanish, and a row's variance may be 0.
 """
@@ -21,7 +21,7 @@ class Exponential(Rate[ExponentialModel]):
         return single_entry(*clipped_exponential(draws["rate"], lower, upper))
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
-        """Draw from the gamma posterior; the sum is clipped to what it can be."""
+        """Draw from the gamma posterior; the sum is clipped to its possible range."""
         total, rows = self.total_in_units(released)
         return {"rate": rng.gamma(self.agreed.prior.shape + rows, 1 / (self.agreed.prior_rate + total), draws)}
 
@@ -30,7 +30,7 @@ HALF = Exponential
 
 
 def clipped_exponential(rate: Floats, lower: float, upper: float) -> tuple[Floats, Floats]:
-    """Mean and variance of clipped and scaled exponential variables of rates [draws].
+    """Return mean and variance of clipped and scaled exponential variables of rates [draws].
 
     With w = upper − lower and b = rate · w: x exceeds `lower` with probability s = exp(−rate · lower), and by how much
     is exponential again. So clip(x) = lower + w v, where v is min(e, 1), e ~ Exponential(b), with probability s, and
@@ -51,7 +51,7 @@ def clipped_exponential(rate: Floats, lower: float, upper: float) -> tuple[Float
 
 
 def _excess_variance(scaled_rate: Floats) -> Floats:
-    """V(b) = 2 exp(−b) (sinh b − b) / b², which starts as b/3: the terms up to b² of the numerator cancel."""
+    """Return V(b) = 2 exp(−b) (sinh b − b) / b², which starts as b/3: terms up to b² of the numerator cancel."""
     small = scaled_rate < 0.5
     tiny, large = np.where(small, scaled_rate, 0.0), np.where(small, 1.0, scaled_rate)
     coefficients = [1 / math.factorial(2 * k + 3) for k in range(6, -1, -1)]  # of (sinh b − b)/b³

@@ -1,4 +1,4 @@
-"""Numbers, mapped to scaled units and clipped to [−1, 1]: the statistic holds the sums of z and z²."""
+"""Inference with numbers, scaled and clipped to [−1, 1]: the statistic holds the sums of z and z²."""
 
 import math
 
@@ -37,7 +37,7 @@ class Gaussian(Family[GaussianModel]):
         return {"mean": mean + np.sqrt(variance / strength) * rng.normal(size=draws), "variance": variance}
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting normal-inverse-gamma distribution."""
         prior = self.agreed.prior
         mean, strength = np.array([prior.mean]), np.array([[prior.mean_strength]])
         return normal_gamma_divergence(
@@ -49,7 +49,7 @@ HALF = Gaussian
 
 
 def clipped_normal(mean: Floats, deviation: Floats) -> RowMoments:
-    """Moments of (z, z²), z = clip(x, −1, 1), x ~ N(mean, deviation²), for arrays [draws].
+    """Return moments of (z, z²), z = clip(x, −1, 1), x ~ N(mean, deviation²), for arrays [draws].
 
     z is −1 with probability Φ((−1 − mean)/deviation), 1 with probability Φ((mean − 1)/deviation), and has the normal
     density between. A Gauss-Legendre rule over the part of [−1, 1] within 9 deviations of the mean turns that density
@@ -67,10 +67,12 @@ def clipped_normal(mean: Floats, deviation: Floats) -> RowMoments:
     # Relative to the point of [−1, 1] nearest to the mean: a needle's spread keeps its digits.
     reference = np.clip(mean, -1, 1)
     offset = np.concatenate([(mean - reference) + deviation * standard, ends - reference], axis=1)
-    offset = np.clip(offset, -1 - reference, 1 - reference)  # points of weight 0 may lie outside
+    # Points of weight 0 may lie outside.
+    offset = np.clip(offset, -1 - reference, 1 - reference)
     values = np.stack([offset, offset * (2 * reference + offset)], axis=1)  # z − r and z² − r²
     average = np.sum(values * weights[:, None], axis=2)
     centred = values - average[:, :, None]
     covariance = np.matmul(centred * weights[:, None], centred.transpose(0, 2, 1))
-    covariance = (covariance + covariance.transpose(0, 2, 1)) / 2  # symmetric to the last digit
+    # Symmetric to the last digit.
+    covariance = (covariance + covariance.transpose(0, 2, 1)) / 2
     return RowMoments(np.concatenate([reference, reference**2], axis=1) + average, covariance)

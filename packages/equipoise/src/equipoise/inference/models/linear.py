@@ -36,7 +36,7 @@ class ConjugateRegression(Conjugate[LinearModel]):
 
     @property
     def width(self) -> int:
-        """Number of features."""
+        """The number of features."""
         return len(self.agreed.features)
 
     @property
@@ -46,7 +46,7 @@ class ConjugateRegression(Conjugate[LinearModel]):
 
     @cached_property
     def prior(self) -> LinearPrior:
-        """Return the agreed hyper-parameters."""
+        """The agreed hyper-parameters."""
         agreed, width = self.agreed, self.width
         prior, data = agreed.prior, agreed.data_prior
         assert prior.kind == "conjugate"
@@ -64,7 +64,7 @@ class ConjugateRegression(Conjugate[LinearModel]):
         )
 
     def own_of_draws(self, draws: Draws) -> Floats:
-        """Return coordinates of σ² and weights, of a sampler that works in none."""
+        """Return coordinates of σ² and weights, from draws of a sampler that uses none."""
         precision, shape = self.prior.scale / draws["variance"], self.prior.shape  # the former ~ Gamma(shape, 1)
         # The nearer tail, which keeps its digits.
         lower = special.ndtri(special.gammainc(shape, precision))
@@ -77,8 +77,9 @@ class ConjugateRegression(Conjugate[LinearModel]):
         return np.concatenate([statistic, rows[..., None]], axis=-1)[..., matrix_places(self.width)]
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
-        """Draw from the normal-inverse-gamma posterior of the model and the normal-inverse-Wishart one of features."""
-        from scipy import stats  # takes a second to load, which every worker process would wait for
+        """Draw from the normal-inverse-gamma posterior, and the normal-inverse-Wishart one of features."""
+        # The import takes a second, and every worker process would wait for it.
+        from scipy import stats
 
         prior, matrices = self.prior, self.matrices(released.statistic, released.rows)
         if released.repair:
@@ -98,7 +99,7 @@ class ConjugateRegression(Conjugate[LinearModel]):
         weights = mean + np.sqrt(variance)[:, None] * (rng.normal(size=(draws, width + 1)) @ root.T)
 
         def features(sums: Floats) -> tuple[Floats, Floats]:
-            """Normal-inverse-Wishart posterior of one feature distribution."""
+            """Draw from the normal-inverse-Wishart posterior of a feature distribution."""
             strength0, centre0 = prior.mean_strength, prior.feature_mean
             strength = strength0 + sums[width, width]
             centre = (strength0 * centre0 + sums[:width, width]) / strength
@@ -115,13 +116,14 @@ class ConjugateRegression(Conjugate[LinearModel]):
             means, covariances = features(total)
         else:
             groups = np.zeros((len(released.inside), *total.shape))
-            groups[released.inside] = matrices  # parties that are out keep their prior
+            # Parties outside the coalition keep their prior.
+            groups[released.inside] = matrices
             pairs = [features(sums) for sums in groups]
             means, covariances = (np.stack(part, axis=1) for part in zip(*pairs, strict=True))
         return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting normal-inverse-gamma distribution."""
         prior = self.prior
         return normal_gamma_divergence(
             draws["weights"], draws["variance"], prior.weight_mean, prior.weight_precision, prior.shape, prior.scale
@@ -132,7 +134,7 @@ HALF = ConjugateRegression
 
 
 def matrix_places(width: int) -> NDArray[np.intp]:
-    """Where each entry of the n × n matrix (features, bias, target) stands in a statistic; −1 the count."""
+    """Return the index in a statistic of each entry of the n × n matrix (features, bias, target); −1 is the count."""
     size, names = width + 2, [*range(width), width + 1]
     places = np.full((size, size), -1, np.intp)
     for position, i in enumerate(names):

@@ -1,9 +1,9 @@
-"""Counts: a Poisson variable, clipped to bounds and mapped to [−1, 1].
+"""Inference with counts: a Poisson variable, clipped to bounds and mapped to [−1, 1].
 
 A point may lie far in a tail of the prior. Rates that the moments see are therefore kept where floating-point numbers
 neither overflow nor vanish; the moments are constant to the last digit beyond. A row's variance may be 0 to the last
-digit (a rate so high that every row is clipped). No likelihood divides by it: the noise that was added to the
-statistic is always on top.
+digit (a rate so high that every row is clipped). No likelihood divides by it: the noise that was added to the statistic
+is always on top.
 """
 
 import math
@@ -25,7 +25,7 @@ class Poisson(Rate[PoissonModel]):
         return single_entry(*clipped_poisson(draws["rate"], lower, upper))
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
-        """Draw from the gamma posterior; the sum is clipped to what it can be."""
+        """Draw from the gamma posterior; the sum is clipped to its possible range."""
         total, rows = self.total_in_units(released)
         return {"rate": rng.gamma(self.agreed.prior.shape + total, 1 / (self.agreed.prior_rate + rows), draws)}
 
@@ -34,7 +34,7 @@ HALF = Poisson
 
 
 def clipped_poisson(rate: Floats, lower: int, upper: int) -> tuple[Floats, Floats]:
-    """Mean and variance of clipped and scaled Poisson variables of rates [draws].
+    """Return mean and variance of clipped and scaled Poisson variables of rates [draws].
 
     With D = x − rate, probabilities f and distribution function F, k f(k) = rate f(k − 1) gives the sums below any m:
 
@@ -72,7 +72,7 @@ def clipped_poisson(rate: Floats, lower: int, upper: int) -> tuple[Floats, Float
 
 
 def _probability(count: int, rate: Floats) -> Floats:
-    """f(count) = exp(−rate) rate^count / count!, around its maximum at rate = count.
+    """Return f(count) = exp(−rate) rate^count / count!, computed around its maximum at rate = count.
 
     count log(rate/count) − (rate − count) keeps 14 digits where count log(rate) − rate − log(count!), a difference of
     large numbers, keeps 11 for counts of 10⁴.
@@ -86,12 +86,13 @@ def _probability(count: int, rate: Floats) -> Floats:
         else math.lgamma(count + 1) - count * math.log(count) + count
     )
     excess = (rate - count) / count
-    low = excess < -0.5  # where 1 + excess has lost the digits of a small rate
+    # Here 1 + excess has lost the digits of a small rate.
+    low = excess < -0.5
     log_ratio = np.where(low, np.log(rate / count), np.log1p(np.where(low, 0.0, excess)))
     return np.exp(count * (log_ratio - excess) - peak)
 
 
 def _tails(count: int, rate: Floats) -> tuple[Floats, Floats]:
-    """P(x ≤ count) and P(x > count) of Poisson variables, both to full relative precision."""
+    """Return P(x ≤ count) and P(x > count) of Poisson variables, both to full relative precision."""
     special = scipy.special
     return np.asarray(special.gammaincc(count + 1.0, rate)), np.asarray(special.gammainc(count + 1.0, rate))

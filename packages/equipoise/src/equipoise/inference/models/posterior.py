@@ -3,7 +3,7 @@ r"""Posteriors of models without features, from the moments of one row.
 By the central limit theorem party j's perturbed statistic is N(n_j μ, n_j V + s_j² D): μ(θ) and V(θ) are the mean and
 covariance of one clipped row, D the agreed shape of the noise and s_j² its scale.
 
-The mode is sought with V held fixed, in turns, since it only tells where points are drawn; weights are by the density
+The mode is sought with V held fixed, in turns, since it only decides where points are drawn; weights use the density
 itself.
 """
 
@@ -23,29 +23,29 @@ from equipoise.inference.normals import Normals
 from equipoise.inference.pooling import Pooled, Releases, invert, pool
 from equipoise.inference.sampling import Sample, sample_prior, sample_problem
 
-ITERATIONS = 4  # of the covariance of a row, which is taken at the mode
-FIRST_ROWS = 10.0  # as many rows tell where the search begins
+ITERATIONS = 4  # updates of the covariance of a row, which is taken at the mode
+FIRST_ROWS = 10.0  # the search begins with a likelihood worth this many rows
 COOLING = 5.0  # factor from one power of the likelihood to the next
-NUMBERS_AT_ONCE = 4_000_000  # of double precision, in one table of points, parties and entries
-POINTS = 256  # of the prior, to begin the search at the best of them
-MOST_WEIGHTED = 100  # coordinates
-STEP = 1e-5  # of the differences that slopes are taken by
+NUMBERS_AT_ONCE = 4_000_000  # most numbers in a table of points, parties and entries
+POINTS = 256  # prior draws, the best of which starts the search
+MOST_WEIGHTED = 100  # most coordinates for which importance weights are tried
+STEP = 1e-5  # step of the differences that give slopes
 
 
 @dataclass(frozen=True)
 class FamilySampler:
-    """Samples posteriors of a model without features."""
+    """A sampler of posteriors of a model without features."""
 
     family: Family[Any]
 
     @property
     def order(self) -> slice:
-        """Entries stay where they are."""
+        """The identity: entries stay where they are."""
         return slice(None)
 
     @property
     def most_weighted(self) -> int:
-        """Coordinates, beyond which importance weights are not tried."""
+        """The number of coordinates beyond which importance weights are not tried."""
         return MOST_WEIGHTED
 
     def sample(
@@ -58,11 +58,11 @@ class FamilySampler:
         return sample_problem(problem, mode, rng, draws, most_weighted=self.most_weighted)
 
     def build_problem(self, releases: Releases, *, start: Floats | None = None) -> tuple[Problem, Mode]:
-        """Find about the mode of the posterior, perhaps from a start near it, and its density around there."""
+        """Return the density of the posterior around its mode, and about the mode, perhaps from a start near it."""
         return build_problem(self.family, releases, start=start)
 
     def expand(self, releases: Releases) -> Expansion:
-        """Prepare approximations of the posteriors of all coalitions, with the covariance of a row at everybody's."""
+        """Prepare approximations of all coalitions' posteriors, with the grand coalition's row covariance."""
         _, mode = build_problem(self.family, releases)
         parts = Parts.of(releases, _row_covariance(self.family, mode.centre))
 
@@ -83,12 +83,12 @@ class Statistics:
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def log_density(self, coordinates: Floats) -> Floats:
-        """Log density of all statistics at coordinates [points, d], up to a constant; −∞ where there is none."""
+        """Return the log density of all statistics at coordinates [points, d], up to a constant, or −∞."""
         parties, entries = self.releases.statistic.shape
         number = max(1, NUMBERS_AT_ONCE // (parties * entries + entries**2))
         parts = [self._log_density(coordinates[at : at + number]) for at in range(0, len(coordinates), number)]
-        found = self.power * np.concatenate(parts)
-        return np.where(np.isnan(found), -np.inf, found)
+        densities = self.power * np.concatenate(parts)
+        return np.where(np.isnan(densities), -np.inf, densities)
 
     def _log_density(self, coordinates: Floats) -> Floats:
         draws = self.family.agreed.at_coordinates(coordinates)
@@ -106,7 +106,7 @@ def build_problem(
     """Find about the mode for a coalition's releases, from a start near it if there is one.
 
     Otherwise the search begins at the best of some points of the prior, with next to no weight on the releases. Far
-    from the mode, the density of a sparse prior may be so flat that nothing tells where it is.
+    from the mode, the density of a sparse prior may be too flat to point towards it.
     """
     powers: list[float] = []
     if start is None:
@@ -129,7 +129,7 @@ def _row_covariance(family: Family[Any], centre: Floats) -> Floats:
 
 
 def _pooled_observation(family: Family[Any], pooled: Pooled, power: float = 1.0) -> Observation:
-    """Take what was pooled for an observation of a row's mean, its covariance held fixed."""
+    """Treat the pooled releases as an observation of a row's mean, its covariance held fixed."""
     covariance = invert(pooled.precision)
     return Observation(covariance @ pooled.natural, partial(_normals, family, covariance / power))
 

@@ -1,4 +1,4 @@
-"""Rates ~ Gamma, which counts and waiting times share."""
+"""Inference with rates ~ Gamma, which counts and waiting times share."""
 
 from typing import TypeVar
 
@@ -16,11 +16,11 @@ class Rate(Family[AgreedRate]):
     """A rate ~ Gamma in the data's own units; data were clipped to the target's bounds."""
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the gamma distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting gamma distribution."""
         return gamma_divergence(*fit_gamma(draws["rate"]), self.agreed.prior.shape, self.agreed.prior_rate)
 
     def total_in_units(self, released: Released) -> tuple[float, float]:
-        """Sum of the observations in their own units, within what the bounds allow, and the number of rows."""
+        """Return the sum of the observations in their own units, clipped to the bounds, and the number of rows."""
         lower, upper = map(float, self.agreed.target.bounds)
         rows = released.total_rows
         total = (lower + upper) / 2 * rows + (upper - lower) / 2 * float(released.tempered.sum())

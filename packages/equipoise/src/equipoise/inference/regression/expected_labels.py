@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 
-SMALLEST_SHARE = 0.005  # of rows with a level, for conditional means
-SMALLEST_VARIANCE = 1e-6  # of the linear predictor
-LEAST_LEFT = 0.02  # share of what a level tells of that variance, and yet is left where the level is given
+SMALLEST_SHARE = 0.005  # smallest share of rows with a level, for conditional means
+SMALLEST_VARIANCE = 1e-6  # smallest variance of the linear predictor
+LEAST_LEFT = 0.02  # share of a level's part of that variance that is left after conditioning on the level
 FARTHEST = 40.0  # standard deviations, beyond which a normal density is 0 in double precision
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
 
 
 def _kolmogorov_density(scales: Floats) -> Floats:
-    """Density of Kolmogorov's distribution, by whichever of its two series converges fast."""
+    """Return the density of Kolmogorov's distribution, by whichever of its two series converges fast."""
     k = np.arange(1, 40)[:, None]
     tail = 8 * scales * np.sum((-1.0) ** (k + 1) * k**2 * np.exp(-2 * k**2 * scales**2), axis=0)
     odd = (2 * k - 1) ** 2 * np.pi**2 / (8 * scales**2)
@@ -43,20 +43,20 @@ _SHARES = _SHARES / _SHARES.sum()
 
 
 def expected_derivatives(mean: Floats, variance: Floats, number: int) -> list[Floats]:
-    """Expected tanh(η/2) and its derivatives, η ~ N(mean, variance), elementwise: `number` of them, at least two.
+    """Return `number` (at least two) expectations, elementwise: tanh(η/2) and its derivatives, η ~ N(mean, variance).
 
     Derivatives of a normal distribution function are Hermite polynomials times its density.
     """
     scale = 1 / np.sqrt(4 * _SCALES**2 + variance[..., None])
     z = np.clip(scale * mean[..., None], -FARTHEST, FARTHEST)
     density = (2 / math.sqrt(2 * math.pi)) * np.exp(-0.5 * z**2) * scale
-    found = [scipy.special.erf(z * math.sqrt(0.5)) @ _SHARES, density @ _SHARES]
+    derivatives = [scipy.special.erf(z * math.sqrt(0.5)) @ _SHARES, density @ _SHARES]
     before, hermite = np.zeros_like(z), np.ones_like(z)
     for order in range(1, number - 1):
         before, hermite = hermite, z * hermite - (order - 1) * before
         density = -scale * density
-        found.append((density * hermite) @ _SHARES)
-    return found
+        derivatives.append((density * hermite) @ _SHARES)
+    return derivatives
 
 
 class ExpectedLabels:
@@ -84,7 +84,7 @@ class ExpectedLabels:
         self.products = weights @ second_moments
         self._p, self._nu = second_moments[:width, -1], self.products[:, -1]
         variance = np.sum(weights * self.products, axis=1) - self._nu**2
-        self._varies = variance > SMALLEST_VARIANCE  # below, it stands still
+        self._varies = variance > SMALLEST_VARIANCE  # below the smallest variance, it is held constant
         self._variance = np.where(self._varies, variance, SMALLEST_VARIANCE)
         self.f = expected_derivatives(self._nu, self._variance, derivatives)
         # ∂v/∂a at fixed weights; v does not depend on p otherwise.
@@ -94,7 +94,7 @@ class ExpectedLabels:
         self._numbers, self._levels = np.flatnonzero(~levels), np.flatnonzero(levels)
         self.mean = np.empty((number, size))
         self.jacobian = np.zeros((number, size, 2 * size - 1))
-        self._by_variance = np.empty((number, size))  # of the mean
+        self._by_variance = np.empty((number, size))  # derivatives of the mean by the variance
         self._expect_numbers()
         if len(self._levels):
             self._expect_levels(derivatives - 1)
@@ -141,15 +141,15 @@ class ExpectedLabels:
         self.jacobian[:, j, size + j] = g[0] - given * g[1] - by_c * self._nu[:, None] + by_left * self._of_share
 
     def slopes_of_mean(self, outer: Floats) -> Floats:
-        """Derivatives by the weights of Σ_j outer_j mean_j, for outer [points, terms + 1]."""
+        """Return derivatives by the weights of Σ_j outer_j mean_j, for outer [points, terms + 1]."""
         size = self.weights.shape[1]
-        found = np.matmul(outer[:, None], self.jacobian[:, :, :size])[:, 0] @ self.second_moments
+        slopes = np.matmul(outer[:, None], self.jacobian[:, :, :size])[:, 0] @ self.second_moments
         # v = θᵀa − ν² moves with the weights themselves, too.
         through = np.sum(outer * self._by_variance, axis=1) * self._varies
-        return np.asarray(found + through[:, None] * self.products)
+        return np.asarray(slopes + through[:, None] * self.products)
 
     def pull_back(self, outer: Floats) -> Floats:
-        """Derivatives by the weights of Σ_jk outer_jk jacobian_jk, for outer [points, terms + 1, 2 terms + 1]."""
+        """Return derivatives by weights of Σ_jk outer_jk jacobian_jk, outer [points, terms + 1, 2 terms + 1]."""
         size = self.weights.shape[1]
         # Sums of outer's rows with ∂v/∂a, which depends on the weights both directly and through ν.
         rows = outer[:, :, :size] * self._varies[:, None, None]
@@ -157,7 +157,7 @@ class ExpectedLabels:
         ends, own_ends = outer[:, :, size - 1], rows[:, :, size - 1]
         j = self._numbers
         own, shares = outer[:, j, j], outer[:, j, size + j]
-        f, nu, c, p = [one[:, None] for one in self.f], self._nu[:, None], self._c, self._p[j]
+        f, nu, c, p = [derivative[:, None] for derivative in self.f], self._nu[:, None], self._c, self._p[j]
 
         direct = np.matmul(self._by_variance[:, None], rows)[:, 0]
         by_products = np.zeros_like(self.weights)
@@ -169,10 +169,10 @@ class ExpectedLabels:
         moved += (f[2] - nu * f[3]) * shares
         by_variance = 0.5 * (moved.sum(axis=1) + 0.5 * self.f[4] * sums[:, -1] + self.f[3] * ends[:, -1])
         if len(self._levels):
-            found = self._pull_back_levels(outer, sums, own_ends)
-            by_products[:, self._levels] = found[0]
-            by_mean += found[1]
-            by_variance += found[2]
+            of_levels = self._pull_back_levels(outer, sums, own_ends)
+            by_products[:, self._levels] = of_levels[0]
+            by_mean += of_levels[1]
+            by_variance += of_levels[2]
         by_variance *= self._varies
         by_products[:, -1] += by_mean
         # v = θᵀE[u uᵀ]θ − ν².
@@ -180,7 +180,7 @@ class ExpectedLabels:
         return np.asarray(direct + 2 * by_variance[:, None] * self.products + by_products @ self.second_moments)
 
     def _pull_back_levels(self, outer: Floats, sums: Floats, own_ends: Floats) -> tuple[Floats, Floats, Floats]:
-        """Derivatives of the rows of 0/1 terms by their products, and by ν and v.
+        """Return derivatives of the rows of 0/1 terms by their products, and by ν and v.
 
         With o_jj, o_jw and o_p the elements of outer at a_j, at ν and at p_j, and q the sum of its row with ∂v/∂a, a
         row's sum is

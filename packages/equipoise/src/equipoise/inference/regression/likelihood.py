@@ -32,7 +32,7 @@ class Parameters(NamedTuple):
 
 
 class Likelihood(ABC):
-    """Density of one observation of the target moments; subclasses know how they depend on the parameters."""
+    """The density of an observation of the target moments; subclasses know how they depend on the parameters."""
 
     def __init__(self, moments: MomentMap, observation: TargetObservation) -> None:
         self.moments, self.observation = moments, observation
@@ -50,16 +50,16 @@ class Likelihood(ABC):
         self._through = through
 
     def _quadratic_coefficients(self) -> Floats:
-        """Coefficients of Cov(a)_ik, i ≤ k, in the products θ_j θ_l, j ≤ l."""
+        """Return the coefficients of Cov(a)_ik, i ≤ k, in the products θ_j θ_l, j ≤ l."""
         places, size = self.moments.places, len(self.moments.places)
-        found = np.empty((len(self._rows), len(self._rows)))
+        coefficients = np.empty((len(self._rows), len(self._rows)))
         # Row by row of Cov(a), because the indices of all coefficients would take more memory than these do.
         for i in range(size):
             each = self._covariance[places[i]][:, places[i:]]  # j, k, l
             both = each + each.transpose(2, 1, 0)
             both[np.arange(size), :, np.arange(size)] /= 2
-            found[self._rows == i] = both[self._rows, :, self._columns].T
-        return found
+            coefficients[self._rows == i] = both[self._rows, :, self._columns].T
+        return coefficients
 
     @cached_property
     def _single(self) -> NDArray[np.float32]:
@@ -67,22 +67,22 @@ class Likelihood(ABC):
         return self._quadratic.astype(np.float32)
 
     def spread_of_products(self, weights: Floats, *, single: bool = False) -> Floats:
-        """Cov(a) [points, terms + 1, terms + 1] of a = E[u uᵀ] θ."""
+        """Return Cov(a) [points, terms + 1, terms + 1] of a = E[u uᵀ] θ."""
         coefficients: NDArray[Any] = self._single if single else self._quadratic
         products = weights[:, self._rows] * weights[:, self._columns]
         packed = products.astype(coefficients.dtype) @ coefficients.T
         size = weights.shape[1]
-        found = np.empty((len(weights), size, size))
-        found[:, self._rows, self._columns] = packed
-        found[:, self._columns, self._rows] = packed
-        return found
+        spread = np.empty((len(weights), size, size))
+        spread[:, self._rows, self._columns] = packed
+        spread[:, self._columns, self._rows] = packed
+        return spread
 
     def spread_with_carried(self, weights: Floats) -> Floats:
-        """Cov(a, G m) [points, terms + 1, targets]."""
+        """Return Cov(a, G m) [points, terms + 1, targets]."""
         return (weights @ self._coefficients).reshape(len(weights), weights.shape[1], -1)
 
     def slopes_of_spread(self, weights: Floats, outer: Floats, *, single: bool = False) -> Floats:
-        """Derivatives by θ of Σ_ik outer_ik Cov(a)_ik."""
+        """Return derivatives by θ of Σ_ik outer_ik Cov(a)_ik."""
         coefficients: NDArray[Any] = self._single if single else self._quadratic
         rows, columns = self._rows, self._columns
         packed = (outer[:, rows, columns] + outer[:, columns, rows]) * np.where(rows == columns, 0.5, 1.0)
@@ -92,11 +92,11 @@ class Likelihood(ABC):
 
     @abstractmethod
     def moments_at(self, parameters: Parameters) -> Normals:
-        """Mean and covariance of the observed target moments."""
+        """Return mean and covariance of the observed target moments."""
 
     @abstractmethod
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
-        """Expected E[y u] [points, terms + 1] and E[y²] [points] at the feature moments that were found."""
+        """Return expected E[y u] [points, terms + 1] and E[y²] [points] at the estimated feature moments."""
 
     @abstractmethod
     def at_most_moved(self, parameters: Parameters) -> Floats:
@@ -104,14 +104,14 @@ class Likelihood(ABC):
 
     @abstractmethod
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:
-        """Derivatives of the log density by weights [points, terms + 1] and by the variance [points].
+        """Return derivatives of the log density by weights [points, terms + 1] and by the variance [points].
 
         Slopes may be approximate: they propose moves, which are accepted by the density itself. `single` allows single
         precision where that is faster.
         """
 
     def log_density(self, parameters: Parameters) -> Floats:
-        """Log density of the observation at each point, up to a constant; −∞ where there is none."""
+        """Return the log density of the observation at each point, up to a constant; −∞ if there is none."""
         mean, covariance = self.moments_at(parameters)
         return normal_log_density(self.observation.observed - mean, covariance)
 
@@ -128,7 +128,7 @@ class LinearLikelihood(Likelihood):
         return np.concatenate([products, squares[:, None]], axis=1)
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:
-        """Derivatives of the log density by weights [points, terms + 1] and by the variance [points].
+        """Return derivatives of the log density by weights [points, terms + 1] and by the variance [points].
 
         With r the residual, S the covariance and D = ½ (S⁻¹ r rᵀ S⁻¹ − S⁻¹), d log p = −rᵀS⁻¹ d mean + tr(D dS), where
         S = T A Tᵀ − T E − (T E)ᵀ + const, T the identity above θᵀ, A = Cov(a) and E = Cov(a, G m).

@@ -1,4 +1,4 @@
-"""Logistic regression: E[y u] is not linear in feature moments, and moves with more of the features than these."""
+"""Logistic regression: E[y u] is not linear in feature moments, and depends on more of the features than these."""
 
 from functools import cached_property
 
@@ -15,22 +15,22 @@ from equipoise.inference.regression.population import Population
 from equipoise.inference.regression.row_covariance import nearest_covariance
 from equipoise.inference.regression.statistic import MomentMap
 
-SMALLEST_SHARE = 0.005  # of rows with a level
-SMALLEST_VARIANCE = 1e-6  # of a number given levels
-SMALLEST_SPREAD = 1e-4  # variance of a number
-AT_ONCE = 1 << 21  # labels of synthetic rows
+SMALLEST_SHARE = 0.005  # smallest share of rows with a level
+SMALLEST_VARIANCE = 1e-6  # smallest variance of a number given levels
+SMALLEST_SPREAD = 1e-4  # smallest variance of a number
+AT_ONCE = 1 << 21  # labels of synthetic rows in memory
 SKEWNESS_PER_SPREAD = 15.0  # standard deviation of a number's skewness, for an agreed `shape_spread` of 1
 FACTOR_PER_SPREAD = 3.0
 
 
 def nearest_possible(second_moments: Floats, levels: NDArray[np.bool_]) -> Floats:
-    """Return second moments E[u uᵀ] of some rows, near those that noise may have made impossible."""
+    """Return second moments E[u uᵀ] that some rows have, near those that noise may have made impossible."""
     mean = np.append(np.clip(second_moments[:-1, -1], np.where(levels, SMALLEST_SHARE, -1.0), 1.0), 1.0)
     products = second_moments[:-1, :-1].copy()
     products[levels, levels] = mean[:-1][levels]
-    found = np.outer(mean, mean)
-    found[:-1, :-1] += nearest_covariance(products, mean[:-1])
-    return found
+    nearest = np.outer(mean, mean)
+    nearest[:-1, :-1] += nearest_covariance(products, mean[:-1])
+    return nearest
 
 
 class LogisticLikelihood(Likelihood):
@@ -72,7 +72,7 @@ class LogisticLikelihood(Likelihood):
             self._carried = self._carried + self._error
 
     def error_share(self) -> float:
-        """Largest share of the observation's covariance that the error of synthetic rows has in any direction."""
+        """Return the share of the error of synthetic rows in the covariance, in the direction where it is largest."""
         if self._error is None:
             return 0.0
         covariance = self.moments_at(Parameters(self._near[None], np.ones(1))).covariance[0]
@@ -90,11 +90,11 @@ class LogisticLikelihood(Likelihood):
         # Synthetic rows are looked at for some points at a time, since a table of all would fill the memory.
         rows = 1 if self._half_rows is None else self._half_rows.shape[1]
         parts = np.array_split(weights, -(-len(weights) * rows // AT_ONCE))
-        found = [self._moments(self._expand(part), self._labels(part)) for part in parts]
-        return Normals(*(np.concatenate(both) for both in zip(*found, strict=True)))
+        moments = [self._moments(self._expand(part), self._labels(part)) for part in parts]
+        return Normals(*(np.concatenate(both) for both in zip(*moments, strict=True)))
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Derivatives of the log density by weights, and by the variance, of which there is none.
+        """Return derivatives of the log density by weights, and zeros for the variance, which there is none of.
 
         With r the residual, S the covariance and D = ½ (S⁻¹ r rᵀ S⁻¹ − S⁻¹), d log p = rᵀS⁻¹ d mean + tr(D dS), where
         S = H K Hᵀ − H L − (H L)ᵀ + const and the mean moves by H s, s the step to the found moments.
@@ -136,14 +136,14 @@ class LogisticLikelihood(Likelihood):
         return ExpectedLabels(weights, self.around, self.moments.levels, derivatives=derivatives)
 
     def _steps(self, weights: Floats) -> Floats:
-        """Steps of (a, p) [points, 2 terms + 1] from where the closed form is expanded to the found moments."""
+        """Return steps of (a, p) [points, 2 terms + 1] from the closed form's expansion to the estimated moments."""
         ends = np.broadcast_to(self._step[:-1, -1], (len(weights), len(self._step) - 1))
         return np.concatenate([weights @ self._step, ends], axis=1)
 
     def _labels(self, weights: Floats) -> NDArray[np.float32] | None:
-        """Expected labels of the synthetic rows [points, rows], if there are any.
+        """Return expected labels of the synthetic rows [points, rows], if there are any.
 
-        Single precision will do, and is three times as fast: what is wanted is a mean over thousands of rows.
+        Single precision suffices, and is three times as fast, because only a mean over thousands of rows is needed.
         """
         if self._half_rows is None:
             return None
@@ -151,18 +151,18 @@ class LogisticLikelihood(Likelihood):
         return np.asarray(np.tanh(labels, out=labels))
 
     def _expectation(self, closed: ExpectedLabels, labels: NDArray[np.float32] | None) -> Floats:
-        """E[y u] at the found moments: that of the synthetic rows, and a linear step from their moments."""
+        """Return E[y u] at the estimated moments: that of the synthetic rows, and a linear step from their moments."""
         away = np.matmul(closed.jacobian, self._steps(closed.weights)[:, :, None])[:, :, 0]
         return np.asarray((closed.mean if labels is None else labels @ self._weighted_rows) + away)
 
     @cached_property
     def _across(self) -> Floats:
-        """Coefficients of Cov(a_i, p_k) in θ_j [terms + 1, terms + 1, terms]; p is the last column of E[u uᵀ]."""
+        """The coefficients of Cov(a_i, p_k) in θ_j [terms + 1, terms + 1, terms]; p is the last column of E[u uᵀ]."""
         places = self.moments.places
         return np.asarray(self._covariance[places][:, :, places[:-1, -1]])
 
     def _covariance_of(self, weights: Floats) -> tuple[Floats, Floats]:
-        """K = Cov((a, p)) and L = Cov((a, p), G m) at each point."""
+        """Return K = Cov((a, p)) and L = Cov((a, p), G m) at each point."""
         size = weights.shape[1]
         ends = self.moments.places[: size - 1, -1]
         joint = np.empty((len(weights), 2 * size - 1, 2 * size - 1))
@@ -182,14 +182,14 @@ class LogisticLikelihood(Likelihood):
     def _normals(
         self, closed: ExpectedLabels, labels: NDArray[np.float32] | None, moved: Floats, carried: Floats
     ) -> Normals:
-        """Mean and covariance of the observed target moments, from H K and L."""
+        """Return mean and covariance of the observed target moments, from H K and L."""
         covariance = np.matmul(moved, closed.jacobian.transpose(0, 2, 1))
         shared = np.matmul(closed.jacobian, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
         return Normals(self._expectation(closed, labels), covariance)
 
     def _shape_covariance(self, near: Floats, shape_spread: float) -> Floats:
-        """Covariance of what the unknown shape of numbers does to E[y u] [terms + 1, terms + 1], at some weights.
+        """Return the covariance of the unknown shape's effect on E[y u] [terms + 1, terms + 1], at some weights.
 
         A number x_j = E x_j + s_j (t + δ (t² − 1)), t normal, has about the skewness 6 δ. Edgeworth's expansion then
         adds κ_ηηη f₃ / 6 to E[f(η)], and κ_kηη f₂ / 2 + c_k κ_ηηη f₄ / 6 to Cov(x_k, f(η)), with third cumulants
@@ -203,7 +203,7 @@ class LogisticLikelihood(Likelihood):
         may be off by N(0, (s S)² Σ) in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ, s = `shape_spread`.
         """
         closed = self._expand(near[None], derivatives=5)
-        _, slope, curvature, third_slope, fourth_slope = (float(one[0]) for one in closed.f)
+        _, slope, curvature, third_slope, fourth_slope = (float(derivative[0]) for derivative in closed.f)
         size = len(near)
         width = size - 1
         products = closed.products[0]
@@ -212,26 +212,26 @@ class LogisticLikelihood(Likelihood):
         c = products[:width] - nu * p
         numbers = np.flatnonzero(~self.moments.levels)
         moves = np.zeros((len(numbers), size))
-        for place, j in enumerate(numbers):
+        for index, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
             pull = near[j] * c[j] / deviation
             third = pull * c[j]  # a sixth of κ_ηηη, for δ = 1
-            moves[place, -1] = third * third_slope
-            moves[place, :width] = (
-                p * moves[place, -1] + c * third * fourth_slope + 2 * pull * curvature * covariance[j]
+            moves[index, -1] = third * third_slope
+            moves[index, :width] = (
+                p * moves[index, -1] + c * third * fourth_slope + 2 * pull * curvature * covariance[j]
             )
-            moves[place, j] += curvature * c[j] ** 2 / deviation
-        found = (SKEWNESS_PER_SPREAD * shape_spread / 6) ** 2 * moves.T @ moves
+            moves[index, j] += curvature * c[j] ** 2 / deviation
+        total = (SKEWNESS_PER_SPREAD * shape_spread / 6) ** 2 * moves.T @ moves
         given = self._covariance_given_levels(covariance)
         along = given @ near[numbers]
         square = float(along @ near[numbers])
         strength = shape_spread * 2 * square / (1 + 2 * square)
         along *= FACTOR_PER_SPREAD * strength * slope
-        found[np.ix_(numbers, numbers)] += strength**2 * given + np.outer(along, along)
-        return np.asarray(found)
+        total[np.ix_(numbers, numbers)] += strength**2 * given + np.outer(along, along)
+        return np.asarray(total)
 
     def _covariance_given_levels(self, covariance: Floats) -> Floats:
-        """Covariance of numbers given all levels, as if it were the same for all of them."""
+        """Return the covariance of numbers given all levels, as if it were the same for all of them."""
         levels = self.moments.levels
         numbers = covariance[np.ix_(~levels, ~levels)]
         if levels.any():

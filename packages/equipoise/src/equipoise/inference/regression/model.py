@@ -1,4 +1,4 @@
-"""A regression as its sampler sees it: places of moments, beliefs about them, and the prior of the parameters."""
+"""A regression as its sampler sees it: indices of moments, beliefs about them, and the prior of the parameters."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +20,8 @@ from equipoise.models.regression import StandardisedFeatures
 if TYPE_CHECKING:
     from equipoise.models.regression import Regression
 
-LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
-LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
+LEVEL_SHARE_DEVIATION = 0.25  # of the belief about a level's share
+LEVEL_SIZE = 0.5  # typical size of a 0/1 term in products with others
 # Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
 MOST_TERMS = 120
 # Beliefs about a feature moment are no firmer than this: rows that contradict firm ones, such as a mean agreed to be 0,
@@ -31,7 +31,7 @@ SMALLEST_DEVIATION = 0.1
 
 @dataclass(frozen=True)
 class RegressionModel:
-    """A regression and what is believed before any data; parameters in coordinates where their prior is N(0, I)."""
+    """A regression with its prior beliefs; parameters are in coordinates where their prior is N(0, I)."""
 
     agreed: "Regression"
     moments: MomentMap
@@ -50,12 +50,12 @@ class RegressionModel:
 
     @cached_property
     def name(self) -> str:
-        """Everything that is agreed about the model, as a text."""
+        """Everything that is agreed about the model, as text."""
         return self.agreed.model_dump_json()
 
     @property
     def dimension(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return len(self.agreed.coordinate_names())
 
     @property
@@ -65,25 +65,25 @@ class RegressionModel:
 
     @cached_property
     def moved_ends(self) -> tuple[bool, bool]:
-        """At which ends of its range the target may have been moved; labels never are."""
+        """The ends of its range to which the target may have been moved; labels never are."""
         target = self.agreed.target
         return target.moved_ends if isinstance(target, RegressionColumn) else (False, False)
 
     @property
     def blocks(self) -> Blocks:
-        """Return how terms make up features."""
+        """The grouping of terms into features."""
         coding = self.agreed.coding
         return Blocks(coding.numbers, coding.blocks, coding.gaps)
 
     @property
     def shape_spread(self) -> float:
-        """How much E[y x] may differ from that of normal numbers, where their shape matters."""
+        """The possible deviation of E[y x] from that of normal numbers, if their shape matters; otherwise 0."""
         return float(getattr(self.agreed.data_prior, "shape_spread", 0.0))
 
     def parameters(self, coordinates: Floats) -> Parameters:
-        """Parameters at coordinates [points, d]."""
-        found = self.agreed.at_coordinates(coordinates)
-        return Parameters(found["weights"], found.get("variance", np.ones(len(coordinates))))
+        """Return the parameters at coordinates [points, d]."""
+        draws = self.agreed.at_coordinates(coordinates)
+        return Parameters(draws["weights"], draws.get("variance", np.ones(len(coordinates))))
 
     def flatten(self, coordinates: Floats) -> Floats:
         """Replace the coordinates of weights by the weights."""
@@ -102,7 +102,7 @@ class RegressionModel:
         return str(self.agreed.prior.kind) == "standardised"  # type: ignore[attr-defined]
 
     def log_volume(self, coordinates: Floats) -> Floats:
-        """Log determinant of the derivatives of `flatten`; each weight moves with its own coordinate and others'."""
+        """Return the log determinant of the derivatives of `flatten`; weights depend on several coordinates."""
         return self.agreed.log_volume(coordinates)
 
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
@@ -122,7 +122,7 @@ def _feature_prior(agreed: "Regression", moments: MomentMap) -> FeaturePrior:
 
 
 def _of_typical_terms(agreed: "Regression", data: StandardisedFeatures, moments: MomentMap) -> FeaturePrior:
-    """Believe little: moments are about those of typical columns, within twice their size."""
+    """Return weak beliefs: moments are about those of typical columns, within twice their size."""
     levels = moments.levels
     middles, deviations, _ = (np.array(part) for part in zip(*agreed.typical_terms, strict=True))
     sizes = np.append(np.where(levels, LEVEL_SIZE, np.minimum(1.0, np.abs(middles) + 2 * deviations)), 1.0)
@@ -134,7 +134,7 @@ def _of_typical_terms(agreed: "Regression", data: StandardisedFeatures, moments:
 
 
 def _of_scaled_correlation(data: ScaledCorrelation, moments: MomentMap) -> FeaturePrior:
-    """Take mean and variance of each moment where means, deviations and correlations are drawn as agreed."""
+    """Return mean and variance of each moment if means, deviations and correlations are drawn as agreed."""
     width = moments.width
     deviations = np.linspace(0, data.sd_max, 2_001)
     density = np.exp(-0.5 * ((deviations - data.sd_mean) / data.sd_spread) ** 2)
@@ -149,7 +149,7 @@ def _of_scaled_correlation(data: ScaledCorrelation, moments: MomentMap) -> Featu
 
 
 def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moments: MomentMap) -> FeaturePrior:
-    """Take mean and variance of each moment under Σ ~ W⁻¹ and mean | Σ ~ N(mean, Σ / strength)."""
+    """Return mean and variance of each moment under Σ ~ W⁻¹ and mean | Σ ~ N(mean, Σ / strength)."""
     width = moments.width
     covariance = np.array(agreed.feature_covariance)  # type: ignore[attr-defined]
     mean = np.zeros(width) if data.mean is None else np.array(data.mean)
@@ -157,11 +157,12 @@ def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moment
     deviations = np.sqrt(np.diag(covariance) / data.mean_strength)
     shrunk = np.minimum(1.0, deviations) / deviations
     of_means = covariance / data.mean_strength * np.outer(shrunk, shrunk)
-    share = np.outer(shrunk, shrunk) / data.mean_strength  # of Σ, that is the covariance of means
+    share = np.outer(shrunk, shrunk) / data.mean_strength  # ratio of the covariance of means to Σ
 
     squares, crossed = covariance**2, np.outer(np.diag(covariance), np.diag(covariance))
     spare = (4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom - width) - 3
-    variances = np.full((width, width), np.inf)  # such is an inverse Wishart matrix of few degrees of freedom
+    # An inverse Wishart matrix of few degrees of freedom has infinite variances.
+    variances = np.full((width, width), np.inf)
     if spare > 0:
         of_elements = ((spare + 4) * squares + (spare + 2) * crossed) / ((spare + 3) * spare)
         of_two_variances = (2 * crossed + 2 * (spare + 2) * squares) / ((spare + 3) * spare)
@@ -175,7 +176,7 @@ def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moment
 
 
 def _normal_beliefs(moments: MomentMap, products: Floats, variances: Floats, of_means: Floats) -> FeaturePrior:
-    """Pick the moments of pairs; deviations are at most the half-width of the bounds, and not too small."""
+    """Return beliefs about the moments of pairs; deviations are at most the bounds' half-width, and not too small."""
     i, j = moments.feature_pairs.T
-    found = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
-    return FeaturePrior(products[i, j], np.clip(found, SMALLEST_DEVIATION**2, 1.0))
+    chosen = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
+    return FeaturePrior(products[i, j], np.clip(chosen, SMALLEST_DEVIATION**2, 1.0))

@@ -1,4 +1,4 @@
-r"""Integrate the feature moments out of what releases say of a regression.
+r"""The observation of a regression's targets, with the feature moments integrated out.
 
 Split a pooled observation μ̂ ~ N(μ, Λ⁻¹) into feature moments x and target moments y. Given μ̂_x, m ~ N(m̂, C) by a
 normal prior, and

@@ -23,20 +23,20 @@ from equipoise.inference.regression.row_covariance import nearest_covariance
 from equipoise.inference.regression.statistic import MomentMap
 
 ROWS, MORE_ROWS = 4_096, 16_384
-SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
-SMALLEST_PRESENT = 0.05  # share of rows in which a number is there
+SMALLEST_SHARE = 0.002  # smallest share of rows with a level, in the simulation
+SMALLEST_PRESENT = 0.05  # smallest share of rows in which a number is present
 NEWTON_STEPS = 30
-FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stand for a population
-FAR_BOUNDS = 3.5  # standard deviations from the mean
-MOST_EXTREME = 0.98  # mean of a number, and share of the largest variance that goes with it
+FEWEST_EFFECTIVE = 200.0  # fewest effective rows that can stand for a population
+FAR_BOUNDS = 3.5  # bounds this many standard deviations from the mean do not matter
+MOST_EXTREME = 0.98  # limits of a number's mean, and of its variance as a share of the largest possible
 LONGEST_STEP = 5.0
-SMALLEST_SQUARE = 1e-8  # of a feature moment that hardly varies
+SMALLEST_SQUARE = 1e-8  # added to squares of feature moments that hardly vary
 _POWERS = np.linspace(-1, 1, 401)[:, None] ** [1, 2]
-MOST_MOMENTS = 600  # which so few rows can be weighted by
+MOST_MOMENTS = 600  # most moments that the weights of so few rows can match
 
 
 class Blocks(NamedTuple):
-    """Features by their terms: places of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
+    """Features by their terms: indices of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
 
     numbers: tuple[int, ...]
     levels: tuple[tuple[int, ...], ...]
@@ -53,16 +53,16 @@ class Population:
 
     @property
     def effective(self) -> float:
-        """Effective number of rows."""
+        """The effective number of rows."""
         return float(1 / np.sum(self.weights**2))
 
     @cached_property
     def moments(self) -> Floats:
-        """Feature moments of the weighted rows."""
+        """The feature moments of the weighted rows."""
         return np.asarray(self.weights @ self.products)
 
     def label_error(self, weights: Floats) -> Floats:
-        """Covariance [terms + 1, terms + 1] of the error that so few rows make in E[y u].
+        """Return the covariance [terms + 1, terms + 1] of the sampling error that finitely many rows make in E[y u].
 
         Since the rows have been weighted to have the right feature moments, only what these do not tell of y u is left
         to chance, as in a survey whose weights are calibrated (Deville and Särndal, 1992).
@@ -78,9 +78,9 @@ class Population:
         return np.asarray(left.T @ left)
 
     def row_covariance(self, weights: Floats, variance: float | None) -> Floats:
-        """Covariance of one row's statistic, in the order of a `MomentMap`.
+        """Return the covariance of one row's statistic, in the order of a `MomentMap`.
 
-        The target is linear in the row with a residual variance, or a label if there is none.
+        The target is linear in the row with a residual `variance`, or a label if that is None.
         """
         eta, u = self.rows @ weights, self.rows
         number = self.products.shape[1]
@@ -97,21 +97,21 @@ class Population:
             products = variance * (u * self.weights[:, None]).T @ u
             within = np.block([[products, across[:, None]], [across[None], np.array([[corner]])]])
         moved = expected - self.weights @ expected
-        found = (moved * self.weights[:, None]).T @ moved
-        found[number:, number:] += within
-        return np.asarray(found)
+        covariance = (moved * self.weights[:, None]).T @ moved
+        covariance[number:, number:] += within
+        return np.asarray(covariance)
 
 
 def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number: int = ROWS) -> Floats:
     """Simulate rows u of the agreed kinds, with about the second moments given.
 
-    They are the same rows for the same moments.
+    The same moments always give the same rows.
     """
     width = moments.width
     mean, products = _without_gaps(blocks, second_moments)
     covariance = nearest_covariance(products, mean)
     of_gap = dict(blocks.gaps)
-    features = [(place,) for place in blocks.numbers] + list(blocks.levels)
+    features = [(index,) for index in blocks.numbers] + list(blocks.levels)
     cuts = [None] * len(blocks.numbers) + [_cuts(mean[list(block)]) for block in blocks.levels]
     # One score for each feature: a number itself, and of levels the mean of the normal variable between its cuts.
     scores = np.zeros((len(features), width))
@@ -132,17 +132,17 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number:
     for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
         if cut is not None:
             chosen = np.searchsorted(cut, normal[:, k])  # 0 is the reference
-            for level, place in enumerate(places, start=1):
-                rows[:, place] = chosen == level
-    for k, place in enumerate(blocks.numbers):
-        present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
-        variance = max(products[place, place] - mean[place] ** 2, 1e-4)
-        rows[:, place] = present * _bounded(float(mean[place]), float(variance), normal[:, k])
+            for level, index in enumerate(places, start=1):
+                rows[:, index] = chosen == level
+    for k, index in enumerate(blocks.numbers):
+        present = 1.0 if index not in of_gap else 1 - rows[:, of_gap[index]]
+        variance = max(products[index, index] - mean[index] ** 2, 1e-4)
+        rows[:, index] = present * _bounded(float(mean[index]), float(variance), normal[:, k])
     return rows
 
 
 def _bounded(mean: float, variance: float, normal: Floats) -> Floats:
-    """Map normal points to numbers within [−1, 1] of about this mean and variance, otherwise as random as possible.
+    """Map normal points to numbers within [−1, 1] of about this mean and variance, with the largest entropy.
 
     Of all densities there the one of largest entropy is ∝ exp(a x + b x²): a normal one where the bounds are far off,
     an even one of variance ⅓, and one that leans towards the ends of larger variances.
@@ -168,20 +168,20 @@ def _bounded(mean: float, variance: float, normal: Floats) -> Floats:
 
 
 def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Floats]:
-    """Return means and second moments of terms as they would be without gaps, were these where they are by chance.
+    """Return means and second moments of terms as they would be without gaps, if gaps occur at random.
 
     A number is 0 where its indicator is 1, and nothing tells how the two would correlate otherwise.
     """
     width = len(second_moments) - 1
     mean, products = second_moments[:width, -1].copy(), second_moments[:width, :width].copy()
-    for place, indicator in blocks.gaps:
+    for index, indicator in blocks.gaps:
         share = max(1 - mean[indicator], SMALLEST_PRESENT)
-        square = products[place, place] / share
-        mean[place] /= share
-        products[place] /= share
-        products[:, place] /= share
-        products[place, place] = square
-        products[place, indicator] = products[indicator, place] = mean[place] * mean[indicator]
+        square = products[index, index] / share
+        mean[index] /= share
+        products[index] /= share
+        products[:, index] /= share
+        products[index, index] = square
+        products[index, indicator] = products[indicator, index] = mean[index] * mean[indicator]
     return mean, products
 
 
@@ -189,10 +189,14 @@ def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Float
 def _even_points(dimension: int, number: int) -> Floats:
     """Spread points evenly over N(0, I), the same at every call.
 
-    Multiples of the roots of primes, less whole numbers, fill the unit cube evenly (Richtmyer, 1951). Sobol's sequence
+    Fractional parts of multiples of the roots of primes fill the unit cube evenly (Richtmyer, 1951). Sobol's sequence
     is more even for a few numbers, where errors are small anyway, and takes a second to load.
     """
-    primes = [one for one in range(2, 16 * dimension + 2) if all(one % k for k in range(2, math.isqrt(one) + 1))]
+    primes = [
+        candidate
+        for candidate in range(2, 16 * dimension + 2)
+        if all(candidate % k for k in range(2, math.isqrt(candidate) + 1))
+    ]
     steps = np.sqrt(primes[:dimension])
     uniform = (np.random.default_rng(0).random(dimension) + np.arange(number)[:, None] * steps) % 1
     points = scipy.special.ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))
@@ -207,29 +211,29 @@ def _cuts(shares: Floats) -> Floats:
 
 
 def _intervals(cut: Floats) -> tuple[Floats, Floats]:
-    """Shares and means of a normal variable between cuts."""
+    """Return shares and means of a normal variable between cuts."""
     density = np.concatenate([[0.0], np.exp(-0.5 * cut**2) / np.sqrt(2 * np.pi), [0.0]])
     shares = np.diff(np.concatenate([[0.0], scipy.special.ndtr(cut), [1.0]]))
     return shares, -np.diff(density) / shares
 
 
 def _scores(cut: Floats) -> Floats:
-    """Means of the normal variable within each level, against the reference."""
+    """Return the means of the normal variable within each level, relative to the reference's."""
     means = _intervals(cut)[1]
     return np.asarray(means[1:] - means[0])
 
 
 def _told(cut: Floats) -> float:
-    """Share of the normal variable's variance that is between levels."""
+    """Return the share of the normal variable's variance that is between levels."""
     shares, means = _intervals(cut)
     return float(shares @ means**2)
 
 
-def weigh(moments: MomentMap, rows: Floats, found: Floats, covariance: Floats) -> Population | None:
-    """Weight rows so that their feature moments agree with the found ones; None if too few rows carry the weight."""
+def weigh(moments: MomentMap, rows: Floats, estimated: Floats, covariance: Floats) -> Population | None:
+    """Weight rows so that their feature moments are the `estimated` ones; return None if too few rows carry it."""
     i, j = moments.feature_pairs.T
     products = rows[:, i] * rows[:, j]
-    moved = products - found
+    moved = products - estimated
     scale = np.maximum(moved.std(axis=0), 1e-6)
     moved = moved / scale
     slack = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(scale))

@@ -1,4 +1,4 @@
-"""Draws of a regression's parameters from their posterior given the releases of a coalition."""
+"""The sampler of a regression's parameters from their posterior given the releases of a coalition."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -24,25 +24,25 @@ from equipoise.inference.regression.problem import (
 )
 from equipoise.inference.sampling import Sample, sample_prior, sample_problem
 
-REMEMBERED = 64  # coalitions
+REMEMBERED = 64  # coalitions to remember
 # Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
 MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
 
 
 @dataclass(frozen=True)
 class RegressionSampler:
-    """Samples posteriors of a regression."""
+    """A sampler of a regression's posteriors."""
 
     model: RegressionModel
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Return the place of each entry in the statistic: feature moments come first."""
+        """The index of each entry in the statistic: feature moments come first."""
         return self.model.moments.order
 
     @property
     def most_weighted(self) -> int:
-        """Coordinates, beyond which importance weights are not tried: they are hopelessly uneven."""
+        """The number of coordinates beyond which importance weights are too uneven to try."""
         return MOST_WEIGHTED if self.model.moments.has_square else MOST_WEIGHTED_LABELS
 
     def sample(
@@ -52,14 +52,14 @@ class RegressionSampler:
         return sample_posterior(self.model, releases, rng, draws, power=power, sampling=sampling)
 
     def build_problem(self, releases: Releases, *, start: Floats | None = None) -> tuple[Problem, Mode]:
-        """Find the mode of the posterior, perhaps from a start near it, and its density around there."""
+        """Return the density of the posterior around its mode, and the mode, perhaps searched from a start near it."""
         return build_problem(self.model, releases, start=start)
 
     @one_core_each()
     def expand(self, releases: Releases) -> Expansion:
-        """Prepare approximations of the posteriors of all coalitions, covariances of a row at everybody's mode.
+        """Prepare approximations of all coalitions' posteriors, with row covariances at the grand coalition's mode.
 
-        Where every party has a covariance of its own, each release stays an observation.
+        If every party has a covariance of its own, each release stays an observation.
         """
         settled = settle_row_covariances(self.model, releases)
         pairs = list(zip(settled.groups, settled.covariances, strict=True))
@@ -69,7 +69,7 @@ class RegressionSampler:
         def problem_of(inside: NDArray[np.bool_]) -> Problem:
             chosen = np.flatnonzero(inside) if each else range(1)
             pooled = [each[party] for party in chosen] if each else [parts.pooled(inside)]
-            changes = [settled.changes[place] for place in chosen]
+            changes = [settled.changes[index] for index in chosen]
             return approximate_problem(self.model, pooled, changes, settled.centre)
 
         return Expansion(settled.centre, problem_of)
@@ -100,7 +100,7 @@ def sample_posterior(
 def _sample_remembering(
     model: RegressionModel, releases: Releases, rng: np.random.Generator, draws: int, power: float, sampling: float
 ) -> Sample:
-    """Sample a coalition, which is often asked for again, with more draws or tempered: keep what needs no draws."""
+    """Sample a coalition, reusing what needs no draws: callers often ask again for more draws or tempered ones."""
     name = (model.name, *(part.tobytes() for part in releases), sampling)
     settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
     problem, mode = _problems.find((*name, power), lambda: final_problem(model, settled, power, sampling))

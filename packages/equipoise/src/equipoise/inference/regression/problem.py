@@ -1,4 +1,4 @@
-"""Density of a regression's parameters given the releases of a coalition, and where its mode is."""
+"""The density of a regression's parameters given the releases of a coalition, and the search for its mode."""
 
 import math
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from equipoise.inference.regression.row_covariance import nearest_covariance, ro
 from equipoise.inference.regression.statistic import MomentMap
 from equipoise.inference.regression.straight import StraightBias
 
-ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
-FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
+ITERATIONS = 3  # updates of the covariance of a row, which is taken at the mode
+FIRST_ROWS = 10.0  # the search begins with a likelihood worth this many rows
 COOLING = 5.0  # factor from one power of the likelihood to the next
-ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
-FAR = 12.0  # standard deviations of the noise
-LARGEST_ERROR = 0.1  # share of an observation's covariance that is the error of synthetic rows
-WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
+ON_THE_WAY = 0.1  # gain that ends the search for the mode at intermediate powers
+FAR = 12.0  # standard deviations of the noise beyond which a sum is impossible
+LARGEST_ERROR = 0.1  # largest share of an observation's covariance due to the error of synthetic rows
+WORST_FIT = 10.0  # largest mean squared residual of a good mode, relative to the variance
 
 
 class Settled(NamedTuple):
-    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with.
+    """Groups of releases whose features have one distribution, each group's row covariance, and their mode.
 
-    `changes` are what moving targets to their ends changes of each group's moments, if targets were normal; None where
+    `changes` are the changes of each group's moments by moving targets to their ends, if targets were normal; None if
     none was moved.
     """
 
@@ -57,14 +57,14 @@ def build_problem(
     sampling: float = 1.0,
     start: Floats | None = None,
 ) -> tuple[Problem, Mode]:
-    """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
+    """Find the mode for a coalition's releases, with the covariance of a row taken at the mode.
 
     If every party's features have a distribution of their own, the density is the product of those of all parties'
-    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share the
-    parameters alone.
+    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share only the
+    parameters.
 
     Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
-    that of nearly the same releases, a single round of both will do for an approximation.
+    that of nearly the same releases, a single round of both suffices for an approximation.
     """
     return final_problem(
         model, settle_row_covariances(model, releases, sampling=sampling, start=start), power, sampling
@@ -82,28 +82,28 @@ def build_observation(model: RegressionModel, releases: Releases) -> tuple[Likel
 def find_start(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0
 ) -> tuple[Mode, list[tuple[Floats, Floats]]]:
-    """Find the mode, and the mean and covariance of the features of each group of releases: where others may start."""
+    """Return the mode, and mean and covariance of each group's features, as starts for other samplers."""
     settled = settle_row_covariances(model, releases, sampling=sampling)
     _, mode = final_problem(model, settled, 1.0, sampling)
     features = []
-    for one in _pool_groups(settled.groups, settled.covariances, sampling):
-        found = observe_targets(model.moments, one, model.feature_prior).features
-        second = model.moments.second_moments(found)
+    for pooled in _pool_groups(settled.groups, settled.covariances, sampling):
+        estimated = observe_targets(model.moments, pooled, model.feature_prior).features
+        second = model.moments.second_moments(estimated)
         mean = second[:-1, -1]
         features.append((mean, nearest_covariance(second[:-1, :-1], mean)))
     return mode, features
 
 
 def final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
-    """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
+    """Use the settled covariances of a row, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
     likelihoods = [
-        _final_likelihood(model, one, power, settled.centre, change, len(pooled))
-        for one, change in zip(pooled, settled.changes, strict=True)
+        _final_likelihood(model, observation, power, settled.centre, change, len(pooled))
+        for observation, change in zip(pooled, settled.changes, strict=True)
     ]
     problem = _problem(model, likelihoods)
     mode = _find_mode(problem, settled.centre)
-    around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
+    around = [likelihood.around for likelihood in likelihoods if isinstance(likelihood, LogisticLikelihood)]
     if around and model.has_volume:
         problem = problem._replace(chart=StraightBias(model, np.mean(around, axis=0), mode.centre))
     return problem, mode
@@ -112,10 +112,10 @@ def final_problem(model: RegressionModel, settled: Settled, power: float, sampli
 def settle_row_covariances(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0, start: Floats | None = None
 ) -> Settled:
-    """Find mode and covariances of a row in turns.
+    """Find the mode and the covariances of a row in turns.
 
-    The mode is followed from where next to nothing is known: the likelihood is tempered less and less. It is that of
-    targets with normal tails, so that what moving them changes is not taken to be less than it may be.
+    The search follows the mode from where next to nothing is known: the likelihood is tempered less and less. The mode
+    is that of targets with normal tails, so that the effect of moving them is not underestimated.
     """
     _check_possible(releases)
     groups = releases.apart() if model.per_party else [releases]
@@ -127,27 +127,27 @@ def settle_row_covariances(
     for iteration in range(ITERATIONS if start is None else 1):
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
-            observed = [observe_targets(model.moments, one, model.feature_prior, power=float(part)) for one in pooled]
+            observed = [observe_targets(model.moments, sums, model.feature_prior, power=float(part)) for sums in pooled]
             assumed = [
-                one if change is None else assume_moved_targets(one, change)
-                for one, change in zip(observed, changes, strict=True)
+                observation if change is None else assume_moved_targets(observation, change)
+                for observation, change in zip(observed, changes, strict=True)
             ]
-            likelihoods = [_likelihood(model, one, centre) for one in assumed]
+            likelihoods = [_likelihood(model, observation, centre) for observation in assumed]
             gain = GAIN if part == 1 else ON_THE_WAY
             centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
-        found = [_row_covariance_and_change(model, one, centre) for one in likelihoods]
-        covariances, changes = [one for one, _ in found], [one for _, one in found]
+        results = [_row_covariance_and_change(model, likelihood, centre) for likelihood in likelihoods]
+        covariances, changes = [covariance for covariance, _ in results], [change for _, change in results]
     return Settled(groups, covariances, changes, centre)
 
 
 def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
-    """Make one observation of each group of releases."""
-    return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
+    """Pool each group of releases into one observation."""
+    return [pool(group, covariance, sampling=sampling) for group, covariance in zip(groups, covariances, strict=True)]
 
 
 def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
-    """Covariance of a row before any mode is known: that of the mean sums, as if there were no noise."""
-    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
+    """Return the covariance of a row before any mode is known: that of the mean sums, as if without noise."""
+    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # means of values within [−1, 1]
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
@@ -155,12 +155,12 @@ def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
 
 
 def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
-    """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
+    """Find a mode from a start, and from the prior's mode if the first one does not explain the observations.
 
     A search can stick where weights make labels so certain that they hardly move.
     """
     mode = find_mode(problem, start, gain=gain)
-    if all(one.misfit(mode.centre) <= WORST_FIT for one in problem.observations):
+    if all(observation.misfit(mode.centre) <= WORST_FIT for observation in problem.observations):
         return mode
     again = find_mode(problem, np.zeros_like(start), gain=gain)
     first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
@@ -170,11 +170,11 @@ def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
 def approximate_problem(
     model: RegressionModel, pooled: Sequence[Pooled], changes: Sequence[Floats | None], centre: Floats
 ) -> Problem:
-    """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
+    """Return the problem of pooled releases, with E[y u] of logistic regression in closed form, without rows."""
     near = model.parameters(centre[None]).weights[0]
 
-    def likelihood_of(one: Pooled, change: Floats | None) -> Likelihood:
-        observation = _observe(model, one, 1.0, change, len(pooled))
+    def likelihood_of(release: Pooled, change: Floats | None) -> Likelihood:
+        observation = _observe(model, release, 1.0, change, len(pooled))
         if model.moments.has_square:
             return LinearLikelihood(model.moments, observation)
         return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
@@ -199,20 +199,20 @@ def _check_possible(releases: Releases) -> None:
 def _final_likelihood(
     model: RegressionModel, pooled: Pooled, power: float, centre: Floats, change: Floats | None, observations: int
 ) -> Likelihood:
-    """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
+    """Build the likelihood to sample from, with more synthetic rows if the error of the usual number would matter."""
     observation = _observe(model, pooled, power, change, observations)
-    found = _likelihood(model, observation, centre)
-    if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
+    likelihood = _likelihood(model, observation, centre)
+    if isinstance(likelihood, LogisticLikelihood) and likelihood.error_share() > LARGEST_ERROR:
         return _likelihood(model, observation, centre, rows=MORE_ROWS)
-    return found
+    return likelihood
 
 
 def _observe(
     model: RegressionModel, pooled: Pooled, power: float, change: Floats | None, observations: int
 ) -> TargetObservation:
-    """Integrate the feature moments out, and allow for targets that were moved; `observations` share what they hide."""
-    found = observe_targets(model.moments, pooled, model.feature_prior, power=power)
-    return found if change is None else allow_for_moved_targets(found, change, observations)
+    """Integrate the feature moments out, and allow for moved targets; `observations` share one λ."""
+    observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
+    return observation if change is None else allow_for_moved_targets(observation, change, observations)
 
 
 def _likelihood(
@@ -226,7 +226,7 @@ def _likelihood(
 
 
 def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
-    """Simulate rows with the feature moments that were found, unless there are too many of these."""
+    """Simulate rows with the estimated feature moments, unless there are too many moments."""
     moments = model.moments
     if moments.features > MOST_MOMENTS:
         return None
@@ -237,7 +237,7 @@ def _population(model: RegressionModel, observation: TargetObservation, number: 
 def _row_covariance_and_change(
     model: RegressionModel, likelihood: Likelihood, centre: Floats
 ) -> tuple[Floats, Floats | None]:
-    """Find the covariance of a row where parameters are at a mode, and what moving normal targets changes there."""
+    """Return a row's covariance for parameters at a mode, and the change by moving normal targets there."""
     parameters = model.parameters(centre[None])
     weights, variance = parameters.weights[0], float(parameters.variance[0])
     moves = any(model.moved_ends)
@@ -256,7 +256,10 @@ def _row_covariance_and_change(
 
 def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
     return Problem(
-        [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
+        [
+            Observation(likelihood.observation.observed, partial(_normals, model, likelihood))
+            for likelihood in likelihoods
+        ],
         model.flatten,
         model.unflatten,
         partial(_slopes, model, likelihoods),
@@ -266,7 +269,7 @@ def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Probl
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
-    """Distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
+    """Return the distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
     return likelihood.moments_at(model.parameters(coordinates))
 
 
@@ -274,12 +277,12 @@ def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats
 def _slopes(
     model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats, *, single: bool = False
 ) -> Floats:
-    """Slopes of the posterior's log density at coordinates [points, d]; at far ones, those where the prior peaks."""
+    """Return slopes of the log posterior at coordinates [points, d]; at far ones, those at the prior's mode."""
     coordinates = np.where(is_near(coordinates)[:, None], coordinates, 0.0)
     parameters = model.parameters(coordinates)
     by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
     for likelihood in likelihoods:
-        found = likelihood.slopes(parameters, single=single)
-        by_weights += found[0]
-        by_variance += found[1]
+        slopes = likelihood.slopes(parameters, single=single)
+        by_weights += slopes[0]
+        by_variance += slopes[1]
     return np.asarray(model.pull_back(coordinates, by_weights, by_variance) - coordinates)

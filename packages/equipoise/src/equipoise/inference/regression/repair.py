@@ -1,4 +1,4 @@
-"""Repair sums that noise has made impossible, for methods that take them as exact."""
+"""The repair of sums that noise has made impossible, for methods that take them as exact."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from equipoise.inference.conjugate import repaired
 from equipoise.inference.pooling import ReleasedSums
 from equipoise.inference.regression.statistic import MomentMap
 
-LEAST = 1e-4  # eigenvalue of repaired moments, as a share of the largest: no mode is found on sharper ridges
+LEAST = 1e-4  # smallest eigenvalue of repaired moments, as a share of the largest; the search fails on sharper ridges
 
 
 def repair_sums(moments: MomentMap, sums: ReleasedSums) -> ReleasedSums:
-    """Replace sums, which noise may have made impossible, by such that some rows within [−1, 1] could have.
+    """Replace sums that noise may have made impossible by sums that some rows within [−1, 1] could have.
 
     Matrices of sums of products are made positive semi-definite, and scaled to no larger squares than the rows allow.
     """

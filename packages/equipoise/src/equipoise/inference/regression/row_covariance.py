@@ -34,7 +34,7 @@ def nearest_covariance(second_moments: Floats, mean: Floats) -> Floats:
 
 
 def row_covariance(moments: MomentMap, features: Floats, with_target: Floats, square: float) -> Floats:
-    """Covariance of one row's statistic [entries, entries] from E[u uᵀ], E[y u] and E[y²]."""
+    """Return the covariance of one row's statistic [entries, entries] from E[u uᵀ], E[y u] and E[y²]."""
     width = moments.width
     joint = np.empty((width + 2, width + 2))
     joint[:-1, :-1], joint[-1, -1] = features, square
@@ -45,12 +45,12 @@ def row_covariance(moments: MomentMap, features: Floats, with_target: Floats, sq
     covariance[np.ix_(moving, moving)] = nearest_covariance(joint[np.ix_(moving, moving)], mean[moving])
     i, j = moments.pairs.T
     first, second, across = covariance[np.ix_(i, i)], covariance[np.ix_(j, j)], covariance[np.ix_(i, j)]
-    found = first * second
-    found += across * across.T
-    found += np.outer(mean[i], mean[i]) * second
-    found += np.outer(mean[j], mean[j]) * first
+    of_products = first * second
+    of_products += across * across.T
+    of_products += np.outer(mean[i], mean[i]) * second
+    of_products += np.outer(mean[j], mean[j]) * first
     crossed = np.outer(mean[i], mean[j]) * across.T
-    found += crossed + crossed.T
+    of_products += crossed + crossed.T
     if not moments.has_square:
-        found[moments.features :, moments.features :] = features - np.outer(with_target, with_target)
-    return found
+        of_products[moments.features :, moments.features :] = features - np.outer(with_target, with_target)
+    return of_products

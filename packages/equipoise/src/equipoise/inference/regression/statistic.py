@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MomentMap:
-    """Places of all entries of a statistic, ordered with the feature moments first.
+    """The order of a statistic's entries in which the feature moments come first.
 
     Attributes
     ----------
@@ -45,52 +45,52 @@ class MomentMap:
 
     @classmethod
     def of(cls, model: "Regression") -> "MomentMap":
-        """Read the map off the layout of an agreed regression."""
+        """Build the map from the layout of an agreed regression."""
         width = len(model.coding.terms)
         constant, target = width, width + 1
 
         def factor(column: int | None) -> int:
-            """Place among (terms, 1, y) of a column of the layout, whose last is the target."""
+            """Return the index among (terms, 1, y) of a column of the layout, whose last is the target."""
             return constant if column is None else target if column == width else column
 
-        pairs = [tuple(sorted((factor(one.first), factor(one.second)))) for one in model.layout.entries]
-        place = {pair: k for k, pair in enumerate(pairs)}
+        pairs = [tuple(sorted((factor(entry.first), factor(entry.second)))) for entry in model.layout.entries]
+        position = {pair: k for k, pair in enumerate(pairs)}
         features = [pair for pair in pairs if pair[1] != target]
         targets = [(i, target) for i in range(width + 1)]
-        has_square = (target, target) in place
+        has_square = (target, target) in position
         if has_square:
             targets.append((target, target))
-        order = [place[pair] for pair in (*features, *targets)]
+        order = [position[pair] for pair in (*features, *targets)]
         levels = np.zeros(width, bool)
         levels[list(model.coding.level_terms)] = True
         return cls(np.array(features, np.intp).reshape(-1, 2), np.array(order, np.intp), levels, has_square)
 
     @property
     def width(self) -> int:
-        """Number of terms."""
+        """The number of terms."""
         return len(self.levels)
 
     @property
     def features(self) -> int:
-        """Number of feature moments."""
+        """The number of feature moments."""
         return len(self.feature_pairs)
 
     @property
     def targets(self) -> int:
-        """Number of target moments."""
+        """The number of target moments."""
         return self.width + 1 + self.has_square
 
     @cached_property
     def places(self) -> NDArray[np.intp]:
-        """Feature moment that each element of E[u uᵀ] is; `features` stands for 0, `features + 1` for 1."""
+        """The index of the feature moment at each element of E[u uᵀ]; `features` stands for 0, `features + 1` for 1."""
         size = self.width + 1
-        found = np.full((size, size), self.features, np.intp)
+        places = np.full((size, size), self.features, np.intp)
         for k, (i, j) in enumerate(self.feature_pairs):
-            found[i, j] = found[j, i] = k
+            places[i, j] = places[j, i] = k
         for i in np.flatnonzero(self.levels):
-            found[i, i] = found[i, size - 1]
-        found[-1, -1] = self.features + 1
-        return found
+            places[i, i] = places[i, size - 1]
+        places[-1, -1] = self.features + 1
+        return places
 
     @cached_property
     def pairs(self) -> NDArray[np.intp]:

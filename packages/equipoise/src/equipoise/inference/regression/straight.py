@@ -11,11 +11,11 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.inference.regression.model import RegressionModel
 
-LOGISTIC_VARIANCE = 2.9  # of the normal distribution function that is nearest to the logistic one
+LOGISTIC_VARIANCE = 2.9  # variance of the normal distribution that approximates the logistic one
 
 
 class StraightBias:
-    """Maps points [points, d] to a model's coordinates and back, by a ridge through a centre [d].
+    """A map of points [points, d] to a model's coordinates and back, along a ridge through a centre [d].
 
     Second moments must be those of some rows, however few: the variance of a linear predictor is not below 0.
     """
@@ -42,7 +42,7 @@ class StraightBias:
         return np.column_stack([through, slopes[:, -1]])
 
     def slopes_of_shift(self, points: Floats) -> Floats:
-        """Derivatives of the bias' coordinate on the ridge by the other coordinates [points, d − 1].
+        """Return derivatives of the bias' coordinate on the ridge by the other coordinates [points, d − 1].
 
         On the ridge bias − ridge(β) stays 0, whatever the other coordinates.
         """
@@ -58,7 +58,7 @@ class StraightBias:
 
     @np.errstate(over="ignore", invalid="ignore")
     def _shift(self, points: Floats) -> Floats:
-        """Coordinate of the bias on the ridge; at points so far off that weights overflow, not a number."""
+        """Return the coordinate of the bias on the ridge; NaN at points so far off that weights overflow."""
         slopes = self._model.parameters(points).weights[:, :-1]
         bias = self._share * self._spread(slopes) - slopes @ self._mean
         return np.asarray(self._model.agreed.weight_coordinates(np.column_stack([slopes, bias]), None)[:, -1])
