@@ -24,7 +24,7 @@ from equipoise.party.statistics import exact_statistic
 from equipoise.reward.evidence import Normal
 from equipoise.reward.scoring import losses_on, scaled_rows
 from equipoise.reward.slice_sampling import touching
-from equipoise.reward.targets import PRECISION, SharingRule, Stakes, Terms, set_targets
+from equipoise.reward.targets import PRECISION, SharingRule, TargetInputs, TargetPolicy, set_targets
 
 DRAWS = 512
 HALF = "max / 2"  # half of the largest: nothing that can be agreed, for comparison
@@ -125,7 +125,7 @@ def play(
     values, known = found[0][0][0], [normals[0] for _, normals in found]
     shapley, alone, whole = np.maximum(values[1 + number :], 0), values[1 : 1 + number], values[0]
     nothing = np.zeros((2 * number + 1, 2 * number + 1))
-    stakes = Stakes(shapley, alone, values[:1], np.zeros(number, np.intp), nothing)
+    stakes = TargetInputs(shapley, alone, values[:1], np.zeros(number, np.intp), nothing)
     noise = rng.normal(size=(DRAWS, engine.dimension))
 
     def loss_of_team(mean: np.ndarray, covariance: np.ndarray) -> float:
@@ -157,8 +157,8 @@ def play(
     return outcomes
 
 
-def _terms(rho: float | str, stakes: Stakes, rule: SharingRule) -> Terms:
-    largest = Terms("max", "alone", PRECISION, 2 * PRECISION, rule=rule)
+def _terms(rho: float | str, stakes: TargetInputs, rule: SharingRule) -> TargetPolicy:
+    largest = TargetPolicy("max", "alone", PRECISION, 2 * PRECISION, rule=rule)
     if rho == "max":
         return largest
     return replace(largest, rho=set_targets(stakes, largest).rho / 2 if rho == HALF else float(rho))

@@ -16,7 +16,7 @@ import numpy as np
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.mediation.audit import fairness
 from equipoise.mediation.audit.verdict import AllZero
-from equipoise.reward.targets import Terms, decide
+from equipoise.reward.targets import TargetPolicy, targets_from_values
 
 ERROR = 0.03  # nats, of every coalition's value
 SMALL = 0.05  # what a small party has; and by how much two differ that are no twins
@@ -28,7 +28,7 @@ def settled(has: list[float], rng: np.random.Generator) -> Any:
     coalitions = [tuple(p for i, p in enumerate(parties) if mask >> i & 1) for mask in range(2 ** len(has))]
     truth = [2 * np.log1p(sum(has[parties.index(member)] for member in members)) for members in coalitions]
     estimates = [Estimate(0.0, 0.0)] + [Estimate(float(v + ERROR * rng.normal()), ERROR) for v in truth[1:]]
-    _, targets = decide(parties, [parties], estimates, Terms(0.5, precision=0.05, tolerance=0.1))
+    _, targets = targets_from_values(parties, [parties], estimates, TargetPolicy(0.5, precision=0.05, tolerance=0.1))
     values = {frozenset(members): one for members, one in zip(coalitions[1:], estimates[1:], strict=True)}
     return SimpleNamespace(
         parties=parties,

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 import equipoise as eq
-from equipoise.reward.targets import Terms, decide
+from equipoise.reward.targets import TargetPolicy, targets_from_values
 
 Rho = float | Literal["max"]
 EXPONENTS: tuple[Rho, ...] = (0.05, 0.2, 0.5, 1.0, "max")
@@ -78,7 +78,9 @@ def targets(settlement: eq.Settlement, parties: tuple[str, ...], rho: Rho) -> tu
         for mask in range(2 ** len(parties))
     ]
     options = settlement.options
-    found = decide(parties, [parties], values, Terms(rho, "alone", options["precision"], options["tolerance"]))[1]
+    found = targets_from_values(
+        parties, [parties], values, TargetPolicy(rho, "alone", options["precision"], options["tolerance"])
+    )[1]
     return found.values, found.errors
 
 

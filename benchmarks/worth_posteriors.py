@@ -27,7 +27,15 @@ from equipoise.estimate import Estimate
 from equipoise.inference import brownian
 from equipoise.inference.pooling import Releases, add_up, weights_by_noise
 from equipoise.inference.regression.posterior import sample_posterior
-from equipoise.reward.targets import PRECISION, TOLERANCE, SharingRule, Targets, Terms, decide, every_coalition
+from equipoise.reward.targets import (
+    PRECISION,
+    TOLERANCE,
+    SharingRule,
+    TargetPolicy,
+    Targets,
+    every_coalition,
+    targets_from_values,
+)
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.divergence import divergence
 from public_tables import TABLES
@@ -162,9 +170,11 @@ def settled(
     """Find values, targets and rewards of all rounds, and the others' evidence in each reward."""
     rounds = range(len(sampler.settings))
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
-    terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded", rule=rule)
+    terms = TargetPolicy(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded", rule=rule)
     nobody = Estimate(0.0, 0.0)
-    targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round]
+    targets = [
+        targets_from_values(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round
+    ]
     if mechanism == "everything":
         amounts, everybody = np.ones((len(rounds), len(PARTIES))), len(COALITIONS) - 1  # numbered by bits, from 1
         made = [

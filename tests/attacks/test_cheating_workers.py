@@ -15,9 +15,9 @@ from equipoise.client.verify.check import Check, check_export
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.mediation import mediator
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.journal import FileJournal
-from equipoise.mediation.requests import Appraisal, Request
+from equipoise.mediation.requests import Evaluation, Request
 from equipoise.mediation.settlement import Settlement
 from equipoise_service.db import event_log
 from equipoise_service.errors import Conflict
@@ -75,11 +75,11 @@ def secret_of(world: World, round_id: str) -> str:
 
 def lie_about_pairs(
     bonus: dict[frozenset[str], float],
-) -> Callable[[Appraiser, Request, Posterior], Appraisal]:
+) -> Callable[[Evaluator, Request, Posterior], Evaluation]:
     """Make a worker that adds some nats to what some coalitions are worth."""
-    value = Appraiser._value
+    value = Evaluator._value
 
-    def lie(self: Appraiser, request: Request, posterior: Posterior) -> Appraisal:
+    def lie(self: Evaluator, request: Request, posterior: Posterior) -> Evaluation:
         answer = value(self, request, posterior)
         if request.tau:
             return answer
@@ -106,7 +106,7 @@ def test_a_worker_that_adds_to_the_values_of_pairs_is_found_out(
 ) -> None:
     """The friend is west, the rival north: without repeating, everything about the round fits."""
     bonus = {frozenset({"south", "west"}): 0.9, frozenset({"north", "south"}): -0.9}
-    with mock.patch.object(Appraiser, "_value", lie_about_pairs(bonus)):
+    with mock.patch.object(Evaluator, "_value", lie_about_pairs(bonus)):
         round_id, cheated = settle(world)
     assert cheated.awards["west"].attained.value > honest[1].awards["west"].attained.value + 0.5
     (tmp_path / "round.zip").write_bytes(export(world.context, world.operator, round_id))

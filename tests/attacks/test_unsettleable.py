@@ -11,9 +11,9 @@ from equipoise.client.verify.check import check_export
 from equipoise.errors import ConvergenceError, SubmissionError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import GAVE_UP
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.mediator import mediate
-from equipoise.mediation.requests import Appraisal, Request
+from equipoise.mediation.requests import Evaluation, Request
 from equipoise.mediation.task import task_of
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.protocol.submission import StatedGuarantee, Submission
@@ -140,15 +140,15 @@ def test_a_claim_of_absurdly_many_rows_is_settled_and_pointed_at(tmp_path: Path)
 
 
 def test_who_is_to_blame_for_posteriors_that_have_not_converged() -> None:
-    def answers(*failing: tuple[str, ...]) -> tuple[list[Request], list[Appraisal]]:
+    def answers(*failing: tuple[str, ...]) -> tuple[list[Request], list[Evaluation]]:
         every = [("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]
         problems = dict.fromkeys(failing, ("R-hat is 2", f"{GAVE_UP} at last"))
         requests = [Request(coalition, 100, 0) for coalition in every]
         return requests, [
-            Appraisal(Estimate(1.0, 0.1), 100, 1.0, 1e3, problems.get(coalition, ())) for coalition in every
+            Evaluation(Estimate(1.0, 0.1), 100, 1.0, 1e3, problems.get(coalition, ())) for coalition in every
         ]
 
-    refuse = Appraiser._refuse
+    refuse = Evaluator._refuse
     refuse(None, *answers())  # type: ignore[arg-type]
     with pytest.raises(ConvergenceError, match="The release of 'b' is to blame: it is there by itself"):
         refuse(None, *answers(("b",), ("a", "b"), ("a", "b", "c")))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rounds
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from program import from_json
 
 LIMIT = 120.0  # seconds
@@ -100,9 +100,9 @@ hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
 
 COMMAND = """
 import hashlib, signal, threading, time
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 
-with ending_at_once("Nothing is kept."):
+with exit_on_interrupt("Nothing is kept."):
 """
 
 
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_what_computes(code: str) -> None:
 
 def test_afterwards_ctrl_c_raises_again() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with ending_at_once():
+    with exit_on_interrupt():
         (waiting,) = (one for one in threading.enumerate() if one.name == "interrupt")
         assert signal.getsignal(signal.SIGINT) is not before
     assert signal.getsignal(signal.SIGINT) is before

@@ -8,7 +8,7 @@ import pytest
 
 from client.listening import Altering, known_member, member
 from equipoise.client.connection import Connection, RefusedError
-from equipoise.client.kept_files import checked_reward
+from equipoise.client.local_files import checked_reward
 from equipoise.client.membership import Membership
 from equipoise.client.round import RoundClient
 from equipoise.client.service_round import ServiceRound, ask_to_join, connect, only_round

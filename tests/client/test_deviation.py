@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from client.listening import Commands, known_member
-from equipoise.client.kept_files import made_otherwise
+from equipoise.client.local_files import made_otherwise
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import Scenario
 from equipoise_service.errors import Invalid

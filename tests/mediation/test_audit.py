@@ -11,7 +11,7 @@ import rounds
 from equipoise.estimate import Estimate
 from equipoise.mediation.audit import PROMISES, audit
 from equipoise.mediation.settlement import CoalitionValue
-from equipoise.reward.targets import decide_from
+from equipoise.reward.targets import targets_from_shapley
 from equipoise.valuation.shapley import ShapleyValues
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
@@ -236,7 +236,7 @@ def test_a_settlement_cannot_pose_as_another_kind(settled: eq.Settlement) -> Non
         np.zeros(3),
     )
     alone = [settled.value(party) for party in parties]
-    targets = decide_from(parties, teams, made_up, alone, [settled.value(*parties)], settled.terms)
+    targets = targets_from_shapley(parties, teams, made_up, alone, [settled.value(*parties)], settled.terms)
     forged = replace(settled, shapley=shapley, exact=False, rho=targets.rho, rational_rho=targets.rational_rho)
     for place, party in enumerate(parties):
         forged = with_award(forged, party, target=targets[place], attained=targets[place], reward=None)

@@ -16,7 +16,7 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise.mediation import appraisal
-from equipoise.mediation.requests import Appraisal
+from equipoise.mediation.requests import Evaluation
 
 pytestmark = [pytest.mark.engine, pytest.mark.process, pytest.mark.slow]
 
@@ -61,17 +61,17 @@ def test_a_cluster_decides_the_same_and_survives_a_worker(tmp_path: Path, monkey
     )
     worker = dask("worker", "--scheduler-file", str(address), "--nthreads", "1", "--no-nanny", "--no-dashboard")
     still_at_work: list[int] = []  # tasks on the cluster, whenever a value came in
-    value = appraisal.Appraiser._value
+    value = appraisal.Evaluator._value
     with processes([scheduler], log), processes([worker, worker], log) as workers:
         _wait_for(address)
         with Client(scheduler_file=str(address)) as client:  # type: ignore[no-untyped-call]
             client.wait_for_workers(2, timeout=60)
 
-            def noted(self: appraisal.Appraiser, *arguments: object) -> Appraisal:
+            def noted(self: appraisal.Evaluator, *arguments: object) -> Evaluation:
                 still_at_work.append(sum(map(len, client.processing().values())))
                 return value(self, *arguments)  # type: ignore[arg-type]
 
-            monkeypatch.setattr(appraisal.Appraiser, "_value", noted)
+            monkeypatch.setattr(appraisal.Evaluator, "_value", noted)
 
             def kill_one() -> None:
                 """As soon as the first values are there."""

@@ -11,7 +11,7 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise._util.canonical import sha256_hex
-from equipoise.client.kept_files import made_otherwise
+from equipoise.client.local_files import made_otherwise
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian
 from equipoise.inference.pooling import Releases, add_up
@@ -20,7 +20,7 @@ from equipoise.mediation.audit import audit
 from equipoise.mediation.noise_secret import SECRET
 from equipoise.mediation.seeds import path_of
 from equipoise.report import write_report, write_reports
-from equipoise.reward.targets import Stakes, Terms, decide, set_targets
+from equipoise.reward.targets import TargetInputs, TargetPolicy, set_targets, targets_from_values
 from equipoise.valuation.divergence import divergence_between
 
 QUICK: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1, "progress": False}
@@ -178,9 +178,9 @@ def test_settled_again_with_another_exponent_noise_is_of_the_same_path(
 
 def test_nobody_s_target_is_below_what_it_knows_alone() -> None:
     shapley, alone = np.array([0.2, 0.9, 0.0]), np.array([1.0, 1.5, 0.4])
-    stakes = Stakes(shapley, alone, np.array([2.0]), np.zeros(3, dtype=np.intp), 1e-6 * np.eye(7))
-    plain = set_targets(stakes, Terms(1.0, "shares"))
-    whole = set_targets(stakes, Terms(1.0, "shares", own_is_whole=True))
+    stakes = TargetInputs(shapley, alone, np.array([2.0]), np.zeros(3, dtype=np.intp), 1e-6 * np.eye(7))
+    plain = set_targets(stakes, TargetPolicy(1.0, "shares"))
+    whole = set_targets(stakes, TargetPolicy(1.0, "shares", own_is_whole=True))
     assert plain.values[0] < stakes.alone[0]
     assert plain.values[2] == 0
     np.testing.assert_allclose(whole.values, [1.0, 2.0, 0.4])
@@ -191,7 +191,7 @@ def test_nobody_s_target_is_below_what_it_knows_alone() -> None:
 def test_the_best_gets_all_though_by_luck_its_value_alone_looks_larger() -> None:
     values = [Estimate(0.0, 0.0), Estimate(5.03, 0.05), Estimate(1.0, 0.05), Estimate(5.0, 0.05)]
     for rho in (0.5, 1.0):
-        _, targets = decide(("a", "b"), [("a", "b")], values, Terms(rho, own_is_whole=True))
+        _, targets = targets_from_values(("a", "b"), [("a", "b")], values, TargetPolicy(rho, own_is_whole=True))
         assert targets.whole.tolist() == [True, False]
         assert not targets.falls_back[0]
         assert targets.values[0] == pytest.approx(5.0)

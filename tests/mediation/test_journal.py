@@ -6,7 +6,7 @@ import pytest
 
 import rounds
 from equipoise.errors import MediationError
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
 from equipoise.mediation.settings import SettlementSettings
@@ -134,7 +134,7 @@ def test_an_answer_that_is_none_is_refused_by_its_coalition(answer: object) -> N
     request = Request(("north", "south"), draws=100, seed=1)
     with FileJournal(None, INPUTS) as journal:
         journal.put(request.to_json(), answer)
-        appraiser = Appraiser(rounds.agreement("gaussian"), [], journal, SettlementSettings(), progress=False)
+        appraiser = Evaluator(rounds.agreement("gaussian"), [], journal, SettlementSettings(), progress=False)
         with pytest.raises(MediationError, match="has of {north, south} cannot be read.*Delete the journal"):
             appraiser.answers([request], what="valuing")
 

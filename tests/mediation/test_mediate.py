@@ -15,7 +15,7 @@ from equipoise.inference import batch, diagnostics
 from equipoise.mediation import appraisal, mediator
 from equipoise.mediation.mediator import JOURNAL, mediate
 from equipoise.mediation.noise_secret import SECRET, noise_secret_of
-from equipoise.mediation.requests import Appraisal
+from equipoise.mediation.requests import Evaluation
 from equipoise.mediation.seeds import derived_noise
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.task import task_of
@@ -145,16 +145,16 @@ def test_values_that_were_found_before_a_crash_are_kept(
     agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where four posteriors are sampled at once."""
-    value, seen = appraisal.Appraiser._value, list[int]()
+    value, seen = appraisal.Evaluator._value, list[int]()
 
-    def fails_once(self: appraisal.Appraiser, *arguments: Any) -> Appraisal:
+    def fails_once(self: appraisal.Evaluator, *arguments: Any) -> Evaluation:
         seen.append(1)
         if len(seen) == 3:
             raise InterruptedRunError
         return value(self, *arguments)
 
     monkeypatch.setattr(batch, "usable_cores", lambda: 4)
-    monkeypatch.setattr(appraisal.Appraiser, "_value", fails_once)
+    monkeypatch.setattr(appraisal.Evaluator, "_value", fails_once)
     with pytest.raises(InterruptedRunError):
         mediate(agreed, sent, folder=tmp_path, **{**QUICK, "processes": None})
     assert len((tmp_path / JOURNAL).read_bytes().splitlines()) == len(seen)  # a line for the inputs, none for the third
@@ -171,11 +171,11 @@ def test_a_killed_run_goes_on_without_recomputing(
     whatever order and however interrupted, give the same decisions."""
     whole = mediate(agreed, sent[::-1], seed=5, **QUICK)
     assert whole.decisions != settled.decisions  # which another seed gave
-    values = appraisal.Appraiser._value
+    values = appraisal.Evaluator._value
     counts: list[int] = []
     left = 0
 
-    def count(self: appraisal.Appraiser, *arguments: Any) -> Appraisal:
+    def count(self: appraisal.Evaluator, *arguments: Any) -> Evaluation:
         nonlocal left
         if left == 0:
             raise InterruptedRunError
@@ -183,7 +183,7 @@ def test_a_killed_run_goes_on_without_recomputing(
         counts.append(1)
         return values(self, *arguments)
 
-    monkeypatch.setattr(appraisal.Appraiser, "_value", count)
+    monkeypatch.setattr(appraisal.Evaluator, "_value", count)
     settlement = None
     for _ in range(30):
         left = 4

@@ -12,7 +12,7 @@ import equipoise as eq
 import rounds
 from equipoise.mediation.audit import audit
 from equipoise.party.release import release
-from equipoise.reward.targets import Terms, decide
+from equipoise.reward.targets import TargetPolicy, targets_from_values
 from mediation.conftest import QUICK
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
@@ -54,7 +54,7 @@ def test_a_party_of_pure_noise(seed: int, rho: Any, mechanism: Any, tmp_path: Pa
     assert settlement.targets_at(0.0)["west"] == settlement.targets_at(1.0)["west"] == least
     names = ("north", "south")
     values = [settlement.value(*(name for i, name in enumerate(names) if mask >> i & 1)) for mask in range(4)]
-    without = decide(names, [names], values, Terms(rho, "alone", 0.05, 0.1))[1]
+    without = targets_from_values(names, [names], values, TargetPolicy(rho, "alone", 0.05, 0.1))[1]
     for place, name in enumerate(names):
         difference = settlement.awards[name].target - without[place]
         assert abs(difference.z_score) < 3

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.coalitions import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
-from equipoise.mediation.requests import Appraisal, Pooled
+from equipoise.mediation.coalitions import SMALLEST, PrecisionGoal, allocate, refine, required_errors
+from equipoise.mediation.requests import Evaluation, Pooled
 from equipoise.valuation.shapley import ShapleyValues
 
 SPREAD = np.array([1.0, 5.0, 1.0, 20.0])  # of one draw
@@ -18,17 +18,17 @@ class Sampler:
     def __init__(self) -> None:
         self.rng, self.drawn = np.random.default_rng(0), np.zeros(4, int)
 
-    def draw(self, index: int, draws: int) -> Appraisal:
+    def draw(self, index: int, draws: int) -> Evaluation:
         self.drawn[index] += draws
         error = SPREAD[index] / np.sqrt(draws)
-        return Appraisal(Estimate(float(3 + error * self.rng.normal()), float(error)), draws, 1.0, float(draws))
+        return Evaluation(Estimate(float(3 + error * self.rng.normal()), float(error)), draws, 1.0, float(draws))
 
-    def more(self, extra: dict[int, int]) -> dict[int, Appraisal]:
+    def more(self, extra: dict[int, int]) -> dict[int, Evaluation]:
         return {index: self.draw(index, draws) for index, draws in extra.items()}
 
 
-def wanted(error: float) -> Callable[[Sequence[Estimate]], Wanted]:
-    return lambda _: Wanted(SLOPES, np.full(2, error))
+def wanted(error: float) -> Callable[[Sequence[Estimate]], PrecisionGoal]:
+    return lambda _: PrecisionGoal(SLOPES, np.full(2, error))
 
 
 def errors(known: list[Pooled]) -> np.ndarray:
@@ -40,7 +40,7 @@ def test_the_error_asked_for_is_reached_where_it_matters() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
     assert errors(known).max() > 0.1
-    known = sharpen(known, wanted(0.03), sampler.more, budget=10_000_000)
+    known = refine(known, wanted(0.03), sampler.more, budget=10_000_000)
     assert errors(known).max() <= 0.03
     assert sampler.drawn[2] == 1_000  # nothing depends on it
     assert sampler.drawn[1] > sampler.drawn[0]
@@ -52,14 +52,14 @@ def test_the_error_asked_for_is_reached_where_it_matters() -> None:
 def test_the_budget_is_kept() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
-    sharpen(known, wanted(1e-4), sampler.more, budget=20_000)
+    refine(known, wanted(1e-4), sampler.more, budget=20_000)
     assert 4_000 < sampler.drawn.sum() <= 4_000 + 20_000 + 4 * SMALLEST
 
 
 def test_nothing_is_drawn_that_is_not_needed() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
-    assert sharpen(known, wanted(10.0), sampler.more, budget=10**9) == known
+    assert refine(known, wanted(10.0), sampler.more, budget=10**9) == known
 
 
 def test_neymans_allocation_is_the_cheapest() -> None:
@@ -86,5 +86,5 @@ def test_draws_are_asked_for_until_something_can_be_told_from_nothing() -> None:
     """Errors wanted of Shapley values: known ones need none, doubtful ones a quarter of what they seem to be."""
     values = np.array([1.0, 0.2, 0.08, 0.04, 0.001, -0.02])
     shapley = ShapleyValues(values, np.diag(np.full(6, 0.03**2)), Estimate(1.2, 0.03), np.zeros(6))
-    wanted = told_from_nothing(shapley, precision=0.06)
+    wanted = required_errors(shapley, precision=0.06)
     np.testing.assert_allclose(wanted, [np.inf, np.inf, 0.02, 0.015, 0.02, 0.02])

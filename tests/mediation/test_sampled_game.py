@@ -13,9 +13,9 @@ from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.mediation import coalitions
 from equipoise.mediation.coalitions import Coalitions
-from equipoise.mediation.requests import Appraisal, Request
+from equipoise.mediation.requests import Evaluation, Request
 from equipoise.mediation.settings import SettlementSettings, check_budget, check_coalitions, default_budget
-from equipoise.reward.targets import Targets, Terms, least_among
+from equipoise.reward.targets import TargetPolicy, Targets, min_contribution_factor
 from equipoise.valuation.sampling import smallest_budget
 from equipoise.valuation.shapley import ShapleyValues
 
@@ -60,19 +60,21 @@ class Game:
         rng = np.random.default_rng(1_000 + seed)
         places = {name: place for place, name in enumerate(self.names)}
 
-        def appraise(requests: Sequence[Request], **_: Any) -> list[Appraisal]:
+        def appraise(requests: Sequence[Request], **_: Any) -> list[Evaluation]:
             inside = np.zeros((len(requests), len(self.names)), bool)
             for row, request in zip(inside, requests, strict=True):
                 row[[places[name] for name in request.coalition]] = True
             errors = [SPREAD / math.sqrt(request.draws) for request in requests]
             return [
-                Appraisal(Estimate(float(value + error * rng.normal()), error), request.draws, 1.0, 1e3)
+                Evaluation(Estimate(float(value + error * rng.normal()), error), request.draws, 1.0, 1e3)
                 for value, error, request in zip(self.value(inside), errors, requests, strict=True)
             ]
 
         monkeypatch.setattr(coalitions, "normal_proxy", lambda *_: self.proxy)
         settings = SettlementSettings(**options)
-        terms = Terms(0.5, "alone", settings.precision, 2 * settings.precision, least=least_among(len(self.names)))
+        terms = TargetPolicy(
+            0.5, "alone", settings.precision, 2 * settings.precision, least=min_contribution_factor(len(self.names))
+        )
         task: Any = SimpleNamespace(
             parties=self.names, settings=settings, teams=(self.names,), seed=seed, agreement=None, submissions=None,
             first_draws=settings.draws, terms=terms, enumerates=settings.coalitions == "all",

@@ -14,7 +14,7 @@ from equipoise.mediation import appraisal
 from equipoise.mediation.audit import audited
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.mediator import JOURNAL, appraise, mediate, settle
-from equipoise.mediation.requests import Appraisal, Request
+from equipoise.mediation.requests import Evaluation, Request
 from equipoise.mediation.task import Task, task_of
 from equipoise.report import fragment
 
@@ -50,14 +50,14 @@ def test_other_workers_in_other_batches_decide_the_same(
                 appraise(worker, batch[start : start + 3], journal, **HERE)
 
     drawn_here: list[Request] = []
-    value = appraisal.Appraiser._value
+    value = appraisal.Evaluator._value
 
-    def note(self: appraisal.Appraiser, request: Request, posterior: Any) -> Appraisal:
+    def note(self: appraisal.Evaluator, request: Request, posterior: Any) -> Evaluation:
         if self._share is not None:
             drawn_here.append(request)
         return value(self, request, posterior)
 
-    monkeypatch.setattr(appraisal.Appraiser, "_value", note)
+    monkeypatch.setattr(appraisal.Evaluator, "_value", note)
     together = settle(task, journal, share=share, **HERE)
     assert together == alone
     assert len(handed_out) > 7

@@ -13,7 +13,7 @@ import equipoise as eq
 from equipoise.agreement.explanation import explain
 from equipoise.errors import AgreementError, TableError
 from equipoise.models import Layout, layout_of
-from equipoise.party.individuals import RowsOfIndividuals
+from equipoise.party.individuals import ContributionBounding
 from equipoise.party.inspection import problems_of
 from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
@@ -288,13 +288,13 @@ def test_a_mean_does_not_depend_on_where_batches_end() -> None:
     assert len(values) == 1
 
 
-def _within_batches(owners: RowsOfIndividuals, batches: Any, *arguments: Any) -> Any:
-    """A broken `RowsOfIndividuals.merged`: one row of what somebody has in each batch."""
+def _within_batches(owners: ContributionBounding, batches: Any, *arguments: Any) -> Any:
+    """A broken `ContributionBounding.merged`: one row of what somebody has in each batch."""
     for batch in batches:
-        yield from _merged(RowsOfIndividuals(owners.agreed), [batch], *arguments)
+        yield from _merged(ContributionBounding(owners.agreed), [batch], *arguments)
 
 
-_merged = RowsOfIndividuals.merged
+_merged = ContributionBounding.merged
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "last"])
@@ -306,7 +306,7 @@ def test_replacing_whatever_one_has_changes_no_more_than_a_row(
     agreed = mixed_layout(aggregate)
     read = mixed_layout(None) if broken == "ignored" else agreed
     if broken == "within batches":
-        monkeypatch.setattr(RowsOfIndividuals, "merged", _within_batches)
+        monkeypatch.setattr(ContributionBounding, "merged", _within_batches)
     rng = np.random.default_rng(0)
 
     def drawn(size: int, extreme: bool) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from equipoise.models import layout_of
 from equipoise.party import csv_stream
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.statistics import exact_statistic
-from equipoise.party.stream import Wanted
+from equipoise.party.stream import ColumnSpec
 from equipoise.party.table import open_table
 
 LINEAR = layout_of(linear(2))
@@ -385,7 +385,7 @@ def test_blocks_of_any_size_give_the_same_rows(
     lines = ["x0,x1,note,y"] + [f'{k},{k / 8},"a ""line""{end}break, {k}",{-k}' for k in range(20)]
     path = csv(tmp_path, end.join(lines) + end)
     monkeypatch.setattr(csv_stream, "BLOCK_BYTES", size)
-    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    wanted = tuple(ColumnSpec(name, None) for name in ("x0", "x1", "y"))
     with open_table(path, wanted) as table:
         rows = [row for batch in table for row in zip(*(np.asarray(part) for part in batch.data), strict=True)]
     assert rows == [(k, k / 8, -k) for k in range(20)]
@@ -393,7 +393,7 @@ def test_blocks_of_any_size_give_the_same_rows(
 
 def test_a_malformed_line_is_numbered_as_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = csv(tmp_path, "x0,x1,y\n" + "1,1,1\n" * 30 + "1,1\n")
-    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    wanted = tuple(ColumnSpec(name, None) for name in ("x0", "x1", "y"))
     for size in (2**23, 16):
         monkeypatch.setattr(csv_stream, "BLOCK_BYTES", size)
         with pytest.raises(TableError, match="Row #32"), open_table(path, wanted) as table:
@@ -406,7 +406,7 @@ def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(
     path = csv(tmp_path, "x0,x1,y\n" + "1" * 500)
     monkeypatch.setattr(csv_stream, "BLOCK_BYTES", 64)
     monkeypatch.setattr(csv_stream, "LONGEST_LINE", 200)
-    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    wanted = tuple(ColumnSpec(name, None) for name in ("x0", "x1", "y"))
     with pytest.raises(TableError, match="a line of more than 200 bytes"), open_table(path, wanted) as table:
         list(table)
 
@@ -424,7 +424,7 @@ def test_semicolons_and_decimal_commas_are_read_when_said(ending: str, tmp_path:
     text = "id;x;y\n1;1,5;-2,25\n2;-0,125;1e-1\n3;;4\n"
     path = tmp_path / f"rows.{ending}"
     path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
-    wanted = (Wanted("x", None), Wanted("y", None))
+    wanted = (ColumnSpec("x", None), ColumnSpec("y", None))
     with open_table(CsvFile(path, ";", ","), wanted) as table:
         batches = list(table)
     first, second = batches[0].data
@@ -436,7 +436,7 @@ def test_semicolons_and_decimal_commas_are_read_when_said(ending: str, tmp_path:
 def test_a_file_written_otherwise_says_what_to_say(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("x;y\n1,5;2\n")
-    wanted = (Wanted("x", None), Wanted("y", None))
+    wanted = (ColumnSpec("x", None), ColumnSpec("y", None))
     with pytest.raises(TableError, match="--delimiter ';'"):
         open_table(path, wanted)
     with (
@@ -466,15 +466,15 @@ def test_what_no_file_is_written_with(delimiter: str, decimal: str, tmp_path: Pa
 def test_only_text_is_written_some_way(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1")
     with pytest.raises(TableError, match="is no text"):
-        open_table(CsvFile(tmp_path / "rows.parquet", ";"), (Wanted("x", None),))
+        open_table(CsvFile(tmp_path / "rows.parquet", ";"), (ColumnSpec("x", None),))
     with pytest.raises(TableError, match="there is no file"):
-        open_table(CsvFile(tmp_path / "none.csv", ";"), (Wanted("x", None),))
+        open_table(CsvFile(tmp_path / "none.csv", ";"), (ColumnSpec("x", None),))
 
 
 def test_a_query_of_a_database_is_a_table() -> None:
     """DuckDB's relations have columns and a length and stream Arrow data; they cannot be indexed like a frame."""
     relation = duckdb.sql("select i::double / 8 as x, i % 2 as y, 'text' as note from range(100000) as t(i)")
-    with open_table(relation, (Wanted("x", None), Wanted("y", None))) as table:
+    with open_table(relation, (ColumnSpec("x", None), ColumnSpec("y", None))) as table:
         batches = list(table)
     assert sum(batch.rows for batch in batches) == 100_000
     assert sum(sum(batch.data[0].to_pylist()) for batch in batches) == 99_999 * 100_000 / 16

@@ -9,7 +9,7 @@ import pytest
 import equipoise as eq
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.reward.model import Reward
-from equipoise.reward.own import own_part
+from equipoise.reward.nuisance import own_part
 from reward_posteriors import agreement, some_reward
 
 pytestmark = pytest.mark.engine  # priors are arrays of the engine's

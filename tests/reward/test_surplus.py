@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.targets import Targets, Terms, decide, stability_bound
+from equipoise.reward.targets import TargetPolicy, Targets, stability_bound, targets_from_values
 from equipoise.valuation.shapley import exact_shapley, members
 
 GAMES, PARTIES = 60, 4
@@ -14,7 +14,7 @@ RHOS = (0.1, 0.5, 1.0)
 def targets_of(values: np.ndarray, rho: float | str, errors: float = 0.0, **terms: bool) -> Targets:
     names = [f"p{place}" for place in range(len(values).bit_length() - 1)]
     estimates = [Estimate(float(value), errors * (place > 0)) for place, value in enumerate(values)]
-    return decide(names, [names], estimates, Terms(rho, rule="surplus", **terms))[1]  # type: ignore[arg-type]
+    return targets_from_values(names, [names], estimates, TargetPolicy(rho, rule="surplus", **terms))[1]  # type: ignore[arg-type]
 
 
 def coverage_game(rng: np.random.Generator, parties: int = PARTIES) -> np.ndarray:

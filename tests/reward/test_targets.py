@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.targets import Stakes, Targets, Terms, decide, decide_from, set_targets, stability_bound
+from equipoise.reward.targets import (
+    TargetInputs,
+    TargetPolicy,
+    Targets,
+    set_targets,
+    stability_bound,
+    targets_from_shapley,
+    targets_from_values,
+)
 from equipoise.valuation.shapley import exact_shapley, members
 
 # Values of the coalitions of three parties, by bits: nobody, 1, 2, 12, 3, 13, 23, 123
@@ -23,7 +31,7 @@ def targets_of(
     names = [f"p{place}" for place in range(number)]
     spread = np.broadcast_to(errors, len(values)) * (np.arange(len(values)) > 0)
     estimates = [Estimate(float(value), float(error)) for value, error in zip(values, spread, strict=True)]
-    return decide(names, [names], estimates, Terms(rho, **terms))[1]
+    return targets_from_values(names, [names], estimates, TargetPolicy(rho, **terms))[1]
 
 
 def test_the_best_contributor_gets_everything_and_the_rest_by_the_formula() -> None:
@@ -132,7 +140,7 @@ def test_where_nobody_brings_anything_all_get_what_there_is() -> None:
 def test_teams_share_what_each_is_worth() -> None:
     names = ["p0", "p1", "p2"]
     values = [Estimate(float(value), 0.0) for value in GAME]
-    shapley, targets = decide(names, [["p0", "p1"], ["p2"]], values, Terms(0.5))
+    shapley, targets = targets_from_values(names, [["p0", "p1"], ["p2"]], values, TargetPolicy(0.5))
     phi = shapley.values
     np.testing.assert_allclose(targets.values, [4.5 * (phi[0] / phi[1]) ** 0.5, 4.5, 5.0])
 
@@ -166,7 +174,7 @@ def test_errors_near_nothing_are_not_those_of_slopes() -> None:
 @pytest.mark.parametrize("rho", [0.0, -1.0, 1.5])
 def test_an_impossible_exponent_is_refused(rho: float) -> None:
     with pytest.raises(ValueError, match="rho"):
-        Terms(rho)
+        TargetPolicy(rho)
 
 
 def test_a_sampled_game_is_decided_alike() -> None:
@@ -174,9 +182,11 @@ def test_a_sampled_game_is_decided_alike() -> None:
     names = ["p0", "p1", "p2"]
     errors = np.full(8, 0.02) * (np.arange(8) > 0)
     values = [Estimate(float(value), float(error)) for value, error in zip(GAME, errors, strict=True)]
-    terms = Terms("max", precision=0.05, tolerance=0.1)
-    shapley, whole = decide(names, [names], values, terms)
-    again = decide_from(names, [names], shapley, [values[1 << place] for place in range(3)], [values[-1]], terms)
+    terms = TargetPolicy("max", precision=0.05, tolerance=0.1)
+    shapley, whole = targets_from_values(names, [names], values, terms)
+    again = targets_from_shapley(
+        names, [names], shapley, [values[1 << place] for place in range(3)], [values[-1]], terms
+    )
     np.testing.assert_allclose(again.values, whole.values)
     assert again.rho == whole.rho
 
@@ -236,11 +246,11 @@ def test_slopes_are_derivatives(number: int) -> None:
     shapley[-1] = 3.0
     errors = np.full(2 * number + 1, 0.01)
     one = np.zeros(number, int)
-    stakes = Stakes(shapley, np.full(number, 0.1), np.array([40.0]), one, np.diag(errors**2))
+    stakes = TargetInputs(shapley, np.full(number, 0.1), np.array([40.0]), one, np.diag(errors**2))
     ratio = shapley / shapley[-1]
     expected = np.zeros((number, 2 * number + 1))
     expected[:, :number] = np.diag(40.0 * rho * ratio**rho / shapley)
     expected[:, number - 1] -= 40.0 * rho * ratio**rho / shapley[-1]
     expected[:, -1] = ratio**rho
-    found = set_targets(stakes, Terms(rho)).slopes
+    found = set_targets(stakes, TargetPolicy(rho)).slopes
     np.testing.assert_allclose(found, expected, atol=0.02 * expected.max())

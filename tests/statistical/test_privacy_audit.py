@@ -18,7 +18,7 @@ from equipoise.agreement import Agreement
 from equipoise.models import UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.models.coding import Coding
 from equipoise.models.layout import BASE_WEIGHT
-from equipoise.party.individuals import RowsOfIndividuals
+from equipoise.party.individuals import ContributionBounding
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release
 from equipoise.party.statistics import ExactStatistic, exact_statistic
@@ -321,13 +321,13 @@ def visits(agreed: Agreement) -> Callable[[Path, Path], Submission]:
     return released
 
 
-def merged_within_batches(owners: RowsOfIndividuals, batches: Any, *arguments: Any) -> Any:
-    """A broken `RowsOfIndividuals.merged`, which forgets whose rows it has seen before the last five."""
+def merged_within_batches(owners: ContributionBounding, batches: Any, *arguments: Any) -> Any:
+    """A broken `ContributionBounding.merged`, which forgets whose rows it has seen before the last five."""
     for batch in batches:
         rows = len(batch.data[0])
         for part in (slice(0, rows - 5), slice(rows - 5, rows)):
             pieces = [Batch(batch.first_row + part.start, [cells[part] for cells in batch.data])]
-            yield from MERGED(RowsOfIndividuals(owners.agreed), pieces, *arguments)
+            yield from MERGED(ContributionBounding(owners.agreed), pieces, *arguments)
 
 
 def rows_as_they_are(layout: Layout, source: Any, **_: Any) -> ExactStatistic:
@@ -335,11 +335,11 @@ def rows_as_they_are(layout: Layout, source: Any, **_: Any) -> ExactStatistic:
     return exact_statistic(replace(layout, individuals=None), source)
 
 
-MERGED = RowsOfIndividuals.merged
+MERGED = ContributionBounding.merged
 BROKEN_AGGREGATIONS: dict[str, tuple[Any, str, Any]] = {
     "": (release_module, "exact_statistic", exact_statistic),
     "ignored": (release_module, "exact_statistic", rows_as_they_are),
-    "within batches": (RowsOfIndividuals, "merged", merged_within_batches),
+    "within batches": (ContributionBounding, "merged", merged_within_batches),
 }
 
 

@@ -7,7 +7,7 @@ import typer
 
 from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
 from equipoise.errors import ExperimentError
@@ -67,7 +67,7 @@ def reproduce(
     bench.look_for_data(items)
     documents = []
     # Joblib warns when it replaces a worker whose memory has grown.
-    with ending_at_once(), warnings_as_lines():
+    with exit_on_interrupt(), warnings_as_lines():
         for item in items:
             outcome = run(item, bench)
             documents.append(outcome.to_json())

@@ -18,7 +18,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference.scenario import Scenario
 from equipoise.mediation.seeds import derived_seed
 from equipoise.protocol.submission import Submission
-from equipoise.reward.targets import Targets, Terms, decide, mask_of
+from equipoise.reward.targets import TargetPolicy, Targets, mask_of, targets_from_values
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise_paper.effort import Effort, Tick
@@ -252,4 +252,4 @@ def shared_out(values: Mapping[tuple[str, ...], Estimate], rho: float) -> tuple[
     for members in COALITIONS:
         by_mask[mask_of(members, PARTIES)] = values[members]
     # Like the paper, accept targets that make a party worse off than alone.
-    return decide(PARTIES, [PARTIES], by_mask, Terms(rho, "shares"))
+    return targets_from_values(PARTIES, [PARTIES], by_mask, TargetPolicy(rho, "shares"))

@@ -9,7 +9,7 @@ from equipoise._util.display import Table
 from equipoise._util.files import is_writable_folder
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
@@ -57,7 +57,7 @@ def advise(
         if not is_writable_folder(picture.absolute().parent):
             raise AgreementError(f"cannot write into {str(picture.absolute().parent)!r}; choose another place")
     others = dict(_assumption(text) for text in other or ())
-    with ending_at_once():
+    with exit_on_interrupt():
         advice = imagine(
             agreed,
             party=party,

@@ -7,7 +7,7 @@ import typer
 
 from equipoise._util.files import exists
 from equipoise._util.text import counted
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption, TableArgument
 from equipoise.cli.output import claim_output, echo, print_alarm, print_json, print_lines, print_table
 from equipoise.client.home import compare as comparing
@@ -57,7 +57,7 @@ def combine(
     evidence = evidence_of(reward)
     source = stated_table(table, delimiter, decimal)
     own = read_own_rows(reward, source, allow_clipping=allow_clipping, other_rows=other_rows)
-    with ending_at_once():
+    with exit_on_interrupt():
         model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
     model.save(output)
     remarks = [*own.remarks, *model.remarks]
@@ -101,7 +101,7 @@ def compare(
     """
     if output is not None:
         claim_output(output, MediationError)
-    with ending_at_once():
+    with exit_on_interrupt():
         comparison = comparing.compare(
             _load(path),
             stated_table(table, delimiter, decimal),

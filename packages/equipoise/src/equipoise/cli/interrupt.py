@@ -22,7 +22,7 @@ SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides the cursor
 
 
 @contextmanager
-def ending_at_once(said: str = "") -> Iterator[None]:
+def exit_on_interrupt(said: str = "") -> Iterator[None]:
     """On Ctrl-C, print a message, then end this process and its worker processes."""
     # Only the main thread may ask for signals.
     in_main_thread = threading.current_thread() is threading.main_thread()

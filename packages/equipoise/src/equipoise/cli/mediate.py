@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from equipoise.agreement import Agreement
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from equipoise.cli.options import AgreementArgument, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines
 from equipoise.cli.predict import test_rows
@@ -76,7 +76,7 @@ def mediate(
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
     task = _Task(agreed, received, settings, test, output, quiet=as_json)
-    with ending_at_once(f"What is finished is kept in {output}; the same command goes on."):
+    with exit_on_interrupt(f"What is finished is kept in {output}; the same command goes on."):
         questions = [_changes(text) for text in what_if or ()]
         settlement = _settle_or_reuse(task, follow_up=bool(questions) or other_priors, rho_sweep=rho_sweep)
         by_prior = _under_other_priors(task, settlement) if other_priors else {}

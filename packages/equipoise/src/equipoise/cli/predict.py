@@ -23,7 +23,7 @@ from equipoise.client.home.rows import is_missing, outside_bounds, read_columns,
 from equipoise.errors import MediationError, TableError
 from equipoise.models.columns import CategoryColumn, LabelColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
-from equipoise.party.stream import ANY_TEXT, Wanted
+from equipoise.party.stream import ANY_TEXT, ColumnSpec
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import WEIGHT
@@ -124,7 +124,7 @@ def read_and_compare(results: Found, path: Source, keep: Sequence[str]) -> Found
     wanted = [*features, *([target] if target.name in header else [])]
     read = {want.name for want in wanted}
     columns = read_columns(
-        path, [*wanted, *(Wanted(name, ANY_TEXT) for name in dict.fromkeys(keep) if name not in read)]
+        path, [*wanted, *(ColumnSpec(name, ANY_TEXT) for name in dict.fromkeys(keep) if name not in read)]
     )
     kept = {name: columns[name].to_pylist() for name in keep}
     answers = columns[target.name].to_pylist() if target.name in columns else []
@@ -322,7 +322,7 @@ def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) and math.isfinite(cell) else str(cell)
 
 
-def header_of(path: Source, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+def header_of(path: Source, wanted: Sequence[ColumnSpec]) -> tuple[str, ...]:
     """Return all column names of a file that has the wanted columns."""
     with open_table(path, wanted) as table:
         return table.all_columns

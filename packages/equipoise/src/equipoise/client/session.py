@@ -17,7 +17,7 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.client.enrolment import as_before, enrol
 from equipoise.client.folder_round import AGREEMENT, FolderRound
-from equipoise.client.kept_files import (
+from equipoise.client.local_files import (
     checked_reward,
     file_name,
     keep,

@@ -19,7 +19,7 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter
 from equipoise.inference.scenario import UnitNoise
 from equipoise.mediation.journal import Journal
-from equipoise.mediation.requests import PATH, Appraisal, Request
+from equipoise.mediation.requests import PATH, Evaluation, Request
 from equipoise.mediation.seeds import path_of
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
@@ -32,7 +32,7 @@ MORE_DRAWS = (4, 16)
 Share = Callable[[str, Sequence[Request]], None]
 
 
-class Appraiser:
+class Evaluator:
     """Valuer of scenarios of one agreement and its submissions; it samples those that `share` leaves open.
 
     If an agreement is given as `believed`, its priors are used.
@@ -60,7 +60,7 @@ class Appraiser:
         # Seconds spent on values that were not in the journal.
         self.seconds = 0.0
 
-    def appraise(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
+    def appraise(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Evaluation]:
         """Value scenarios; `what` describes the work in progress messages. Draws of those in `keep` stay available.
 
         A posterior that has not converged is sampled again with more draws, up to twice, before it is refused. By then
@@ -84,7 +84,7 @@ class Appraiser:
             self._refuse(requests, found)
         return found
 
-    def answers(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
+    def answers(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Evaluation]:
         """Value scenarios with the requested draws only, even if these have not converged."""
         missing = self._missing(requests)
         start = perf_counter()
@@ -96,9 +96,9 @@ class Appraiser:
         self.seconds += perf_counter() - start
         return [self._answer(request) for request in requests]
 
-    def _answer(self, request: Request) -> Appraisal:
+    def _answer(self, request: Request) -> Evaluation:
         try:
-            return Appraisal.from_json(self._journal[request.to_json()])
+            return Evaluation.from_json(self._journal[request.to_json()])
         except (TypeError, ValueError, LookupError, AttributeError) as error:
             raise MediationError(
                 f"what the journal has of {{{', '.join(request.coalition)}}} cannot be read ({error!r}): somebody "
@@ -129,10 +129,10 @@ class Appraiser:
         for request in requests:
             self._kept.pop(self._larger.get(request, request), None)
 
-    def _value(self, request: Request, posterior: Posterior) -> Appraisal:
+    def _value(self, request: Request, posterior: Posterior) -> Evaluation:
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         diagnostics = posterior.diagnostics
-        return Appraisal(
+        return Evaluation(
             value,
             len(posterior),
             float(np.max(diagnostics.rhat)),
@@ -202,7 +202,7 @@ class Appraiser:
         assert self._settings.noise_secret is not None
         return path_of(self._settings.noise_secret)
 
-    def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
+    def _refuse(self, requests: Sequence[Request], found: Sequence[Evaluation]) -> None:
         """Refuse posteriors that have not converged; name the party that all coalitions share, if there is one."""
         failed = {request: answer for request, answer in zip(requests, found, strict=True) if answer.problems}
         if not failed:

@@ -19,12 +19,19 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.estimate import ABOVE_ZERO, Estimate
-from equipoise.mediation.appraisal import Appraiser
-from equipoise.mediation.requests import Appraisal, Pooled, Request
+from equipoise.mediation.appraisal import Evaluator
+from equipoise.mediation.requests import Evaluation, Pooled, Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settings import default_budget, fits_enumeration, ordered
 from equipoise.mediation.task import Task
-from equipoise.reward.targets import Targets, decide, decide_from, every_coalition, quantities, stability_bound
+from equipoise.reward.targets import (
+    Targets,
+    every_coalition,
+    quantities,
+    stability_bound,
+    targets_from_shapley,
+    targets_from_values,
+)
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import ProxyGame, Sample, SampledShapley, estimate, smallest_budget
 from equipoise.valuation.shapley import ShapleyValues
@@ -50,7 +57,7 @@ GROWTH = (1.25, 1.5)
 NEARLY_ALL = 0.6
 
 
-class Wanted(NamedTuple):
+class PrecisionGoal(NamedTuple):
     """Precision goal: derivatives of quantities by coalitions' values [quantities, coalitions], and their errors."""
 
     slopes: Floats
@@ -58,13 +65,13 @@ class Wanted(NamedTuple):
 
 
 # A function that makes further draws {index of coalition: draws}, and returns their appraisals by the same index.
-More = Callable[[dict[int, int]], dict[int, Appraisal]]
+More = Callable[[dict[int, int]], dict[int, Evaluation]]
 
 
 class Coalitions:
     """Values of one round's coalitions; `known` has those that were valued so far."""
 
-    def __init__(self, task: Task, appraiser: Appraiser) -> None:
+    def __init__(self, task: Task, appraiser: Evaluator) -> None:
         self._task, self._settings, self._appraiser = task, task.settings, appraiser
         self._parties = task.parties
         self.known: dict[tuple[str, ...], Pooled] = {}
@@ -123,25 +130,25 @@ class Coalitions:
             return {index: self.known[every[index]].parts[-1] for index in extra}
 
         budget = EXTRA_DRAWS * self._settings.draws * len(every)
-        sharpen([self.known[members] for members in every], self._wanted, more, budget=budget)
+        refine([self.known[members] for members in every], self._wanted, more, budget=budget)
         return self._decide([self.known[members].value for members in every])
 
-    def _wanted(self, values: Sequence[Estimate]) -> Wanted:
+    def _wanted(self, values: Sequence[Estimate]) -> PrecisionGoal:
         """Return derivatives of targets and Shapley values by coalitions' values, and the errors they should have."""
         shapley, targets = self._decide(values)
         matrix = quantities(self._parties, self._task.teams)[:, 1:]
         slopes = np.concatenate([targets.slopes @ matrix, matrix[: len(self._parties)]])
-        return Wanted(slopes, self._wanted_errors(shapley))
+        return PrecisionGoal(slopes, self._wanted_errors(shapley))
 
     def _wanted_errors(self, shapley: ShapleyValues) -> Floats:
         """Return the errors that all targets, and then all Shapley values, should have."""
         precision = self._settings.precision
-        told = told_from_nothing(shapley, precision, self._task.terms.least)
+        told = required_errors(shapley, precision, self._task.terms.least)
         return np.concatenate([np.full(len(self._parties), precision), told])
 
     def _decide(self, values: Sequence[Estimate]) -> tuple[ShapleyValues, Targets]:
         empty_coalition = Estimate(0.0, 0.0)
-        return decide(self._parties, self._task.teams, [empty_coalition, *values], self._task.terms)
+        return targets_from_values(self._parties, self._task.teams, [empty_coalition, *values], self._task.terms)
 
     def _sampled(self) -> tuple[ShapleyValues, Targets]:
         """Value a sample that grows in stages, until errors are as small as asked or the budget is spent."""
@@ -182,7 +189,7 @@ class Coalitions:
         sampled = estimate(sample, values, proxy)
         alone = [self.known[party,].value for party in parties]
         worth = [self.known[team].value for team in self._task.teams]
-        return sampled, decide_from(parties, self._task.teams, sampled.shapley, alone, worth, self._task.terms)
+        return sampled, targets_from_shapley(parties, self._task.teams, sampled.shapley, alone, worth, self._task.terms)
 
     def _plan(
         self, sample: Sample, sampled: SampledShapley, targets: Targets, draws_left: int
@@ -240,8 +247,8 @@ def _errors_of_pairs(sampled: SampledShapley, targets: Targets) -> Floats:
     return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
-def sharpen(
-    known: list[Pooled], wanted_of: Callable[[Sequence[Estimate]], Wanted], more: More, *, budget: int
+def refine(
+    known: list[Pooled], wanted_of: Callable[[Sequence[Estimate]], PrecisionGoal], more: More, *, budget: int
 ) -> list[Pooled]:
     """Make further draws until all quantities have the wanted errors, or `budget` draws are spent."""
     for _ in range(MAX_ROUNDS):
@@ -296,7 +303,7 @@ def neyman(parts: Floats, spent: Floats, wanted_errors: Floats) -> Floats:
     return np.asarray(np.max(np.where(too_large[:, None], wanted, 0.0), axis=0, initial=0.0))
 
 
-def told_from_nothing(shapley: ShapleyValues, precision: float, least: float = 1.0) -> Floats:
+def required_errors(shapley: ShapleyValues, precision: float, least: float = 1.0) -> Floats:
     """Return the errors that distinguish Shapley values from 0 [parties]; infinite for values that already are.
 
     A value that looks positive should be `TOLD` errors above 0. A value that looks like 0 should still count as 0 if it

@@ -22,7 +22,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter, meter
-from equipoise.mediation.appraisal import Appraiser, Share
+from equipoise.mediation.appraisal import Evaluator, Share
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.cost import planned_posteriors
@@ -32,14 +32,14 @@ from equipoise.mediation.journal import FileJournal, Journal
 from equipoise.mediation.other_exponents import likely_rows, with_error_curves
 from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
 from equipoise.mediation.requests import Request
-from equipoise.mediation.rewards import Aim, Made, RewardMaker, requests_for_others
+from equipoise.mediation.rewards import MadeReward, RewardGoal, RewardMaker, requests_for_others
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
 from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
-from equipoise.reward.own import own_part
+from equipoise.reward.nuisance import own_part
 from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
 from equipoise.reward.sums import OthersSums
@@ -177,8 +177,8 @@ def appraise(
 
 def _appraiser(
     task: Task, journal: Journal, *, processes: int | None, progress: bool | Meter | None, share: Share | None = None
-) -> Appraiser:
-    return Appraiser(
+) -> Evaluator:
+    return Evaluator(
         task.agreement,
         task.submissions,
         journal,
@@ -192,7 +192,7 @@ def _appraiser(
 class _Round:
     """One settlement in the making."""
 
-    def __init__(self, task: Task, appraiser: Appraiser, shown: Meter | None = None) -> None:
+    def __init__(self, task: Task, appraiser: Evaluator, shown: Meter | None = None) -> None:
         self.task, self.appraiser, self.shown = task, appraiser, shown
         self.agreement, self.submissions, self.parties = task.agreement, task.submissions, task.parties
         self.deviations = tuple(one.for_parties for one in task.deviations)
@@ -248,14 +248,14 @@ class _Round:
         whole = self.coalitions.known[team].value
         whole_request = self.coalitions.request(team)
         places = {party: self.parties.index(party) for party in team}
-        rewards: dict[str, Made] = {}
+        rewards: dict[str, MadeReward] = {}
         for party, place in places.items():
             if targets.falls_back[place]:
                 rewards[party] = (self.coalitions.request((party,)), self.coalitions.known[party,].value, ())
             # The party with the largest Shapley value, and those that tie with it.
             elif targets.whole[place]:
                 rewards[party] = (whole_request, whole, ())
-        rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
+        rest = {party: RewardGoal.of(targets, place) for party, place in places.items() if party not in rewards}
         rewards |= self.maker.make(team, rest, whole, self.task.mechanism)
         singles = [self.coalitions.request((party,)) for party in team if self.coalitions.is_shown((party,))]
         others = requests_for_others(self.task.seed, self.task.settings.draws, rewards)
@@ -277,7 +277,7 @@ class _Round:
         team: tuple[str, ...],
         party: str,
         target: Estimate,
-        made: Made,
+        made: MadeReward,
         others: Request | None,
         grand: Posterior,
         rows: Rows | None,

@@ -17,7 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.released_features import rows_like
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import RewardMaker
@@ -43,7 +43,7 @@ def likely_rows(agreement: Agreement, release: Submission) -> Floats | None:
 def with_error_curves(
     settlement: Settlement,
     submissions: Sequence[Submission],
-    appraiser: Appraiser,
+    appraiser: Evaluator,
     coalitions: Coalitions,
     maker: RewardMaker,
     prior: Posterior,

@@ -13,13 +13,13 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
-from equipoise.reward.targets import decide, every_coalition
+from equipoise.reward.targets import every_coalition, targets_from_values
 
 JOURNAL = "other-priors-{name}.jsonl"
 WIDTHS = {"half as wide": 0.5, "twice as wide": 2.0}
@@ -81,7 +81,7 @@ def other_priors(
             canonical_json([settlement.decisions_digest, settlement.environment, believed.identity_digest])
         )
         with FileJournal(path, inputs) as journal:
-            appraiser = Appraiser(
+            appraiser = Evaluator(
                 settlement.agreement,
                 sent,
                 journal,
@@ -91,7 +91,9 @@ def other_priors(
                 believed=believed,
             )
             values = [appraisal.value for appraisal in appraiser.appraise(requests, what=f"prior {name}")]
-        shapley, targets = decide(parties, settlement.teams, [Estimate(0.0, 0.0), *values], settlement.terms)
+        shapley, targets = targets_from_values(
+            parties, settlement.teams, [Estimate(0.0, 0.0), *values], settlement.terms
+        )
         outcomes[name] = UnderPrior(
             values[-1],
             targets.rho,

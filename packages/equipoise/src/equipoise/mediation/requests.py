@@ -60,7 +60,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Appraisal:
+class Evaluation:
     """A scenario's value, with its number of draws; `problems` say why these should not be relied on."""
 
     value: Estimate
@@ -90,7 +90,7 @@ class Appraisal:
 class Pooled:
     """A value from several sets of independent draws, weighted by their sizes."""
 
-    parts: tuple[Appraisal, ...]
+    parts: tuple[Evaluation, ...]
 
     @property
     def draws(self) -> int:
@@ -105,5 +105,5 @@ class Pooled:
         errors = np.array([part.value.error for part in self.parts])
         return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
 
-    def __add__(self, part: Appraisal) -> "Pooled":
+    def __add__(self, part: Evaluation) -> "Pooled":
         return Pooled((*self.parts, part))

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.requests import PATH, Request
 from equipoise.mediation.seeds import derived_noise, derived_seed
 from equipoise.mediation.settings import Mechanism
@@ -20,11 +20,11 @@ from equipoise.reward.targets import Targets
 MAX_DRAWS = 16
 
 # A reward: its request, its value, and notes on what did not go as planned.
-Made = tuple[Request, Estimate, tuple[str, ...]]
+MadeReward = tuple[Request, Estimate, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Aim:
+class RewardGoal:
     """Target of a reward; with `no_less`, the reward may miss it upwards only."""
 
     target: Estimate
@@ -44,7 +44,7 @@ class Aim:
         return value + room, room
 
 
-def requests_for_others(seed: int, draws: int, rewards: Mapping[str, Made]) -> dict[str, Request]:
+def requests_for_others(seed: int, draws: int, rewards: Mapping[str, MadeReward]) -> dict[str, Request]:
     """Return, by party, the request for the others' evidence alone, held back as in the party's reward.
 
     The party's own release is left out. There is no request for a reward that holds no release of others.
@@ -61,15 +61,15 @@ def requests_for_others(seed: int, draws: int, rewards: Mapping[str, Made]) -> d
 class RewardMaker:
     """Maker of one round's rewards; `points` collects all values of r(κ) and r(τ) that were estimated on the way."""
 
-    def __init__(self, task: Task, appraiser: Appraiser) -> None:
+    def __init__(self, task: Task, appraiser: Evaluator) -> None:
         self._task, self._appraiser = task, appraiser
         self._draws, self._noise_secret = task.settings.draws, task.noise_of_this_round
         self._valuer = _Valuer(appraiser, task.settings.precision, MAX_DRAWS * self._draws)
         self.points: list[CurvePoint] = []
 
     def make(
-        self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate, mechanism: Mechanism
-    ) -> dict[str, Made]:
+        self, team: tuple[str, ...], aims: Mapping[str, RewardGoal], whole: Estimate, mechanism: Mechanism
+    ) -> dict[str, MadeReward]:
         """Make rewards of a team's members that get less than the whole posterior; a target of 0 gets the prior.
 
         No target of a degraded reward is below the value of the party's own release: such a party has already fallen
@@ -80,7 +80,7 @@ class RewardMaker:
             [Request(team, self._draws, derived_seed(self._task.seed, "reward", party, 0), 0.0) for party in nothing],
             "verifying rewards",
         )
-        made: dict[str, Made] = {
+        made: dict[str, MadeReward] = {
             party: (request, value, ()) for party, (request, value) in zip(nothing, valued, strict=True)
         }
         rest = {party: aim for party, aim in aims.items() if party not in made}
@@ -98,7 +98,7 @@ class RewardMaker:
         seed = derived_seed(self._task.seed, "other exponents", party)
         return Request(team, self._task.first_draws, seed, tau=tau, noise_seed=PATH, recipient=party)
 
-    def _temper(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+    def _temper(self, team: tuple[str, ...], aims: Mapping[str, RewardGoal], whole: Estimate) -> dict[str, MadeReward]:
         """Make rewards by a tempered likelihood."""
         targets = [aim.within(self._task.tolerance, whole) for aim in aims.values()]
         search = _TemperingSearch(self._task, self._appraiser, self._valuer, team, tuple(aims))
@@ -106,7 +106,7 @@ class RewardMaker:
         first_curve = tempering.first_curve(whole, lowest, search.values_at)
         tempered, curve = tempering.temper(first_curve, targets, search.verify)
         self.points += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
-        made: dict[str, Made] = {}
+        made: dict[str, MadeReward] = {}
         for index, ((party, aim), result) in enumerate(zip(aims.items(), tempered, strict=True)):
             notes = () if result.within_tolerance else (_missed(result.attained, aim.target, result.tries),)
             made[party] = (search.tries[index, result.attempt], result.attained, notes)
@@ -114,7 +114,9 @@ class RewardMaker:
         self._appraiser.drop([request for request in search.tries.values() if request not in chosen])
         return made
 
-    def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+    def _add_noise(
+        self, team: tuple[str, ...], aims: Mapping[str, RewardGoal], whole: Estimate
+    ) -> dict[str, MadeReward]:
         """Make rewards by noise added to all releases, drawn independently for each recipient."""
         # A task has a secret for this mechanism.
         assert self._noise_secret is not None
@@ -124,13 +126,15 @@ class RewardMaker:
         }
         return {party: self._with_noise(party, aim, bases[party], whole) for party, aim in aims.items()}
 
-    def _degrade(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+    def _degrade(self, team: tuple[str, ...], aims: Mapping[str, RewardGoal], whole: Estimate) -> dict[str, MadeReward]:
         """Make rewards by noise added to the others' releases, along one path of noise for all recipients."""
         bases = {party: Request(team, self._draws, 0, noise_seed=PATH, recipient=party) for party in aims}
         # One path leads from the whole posterior to that of the party alone, so long steps miss little.
         return {party: self._with_noise(party, aim, bases[party], whole, octaves=3) for party, aim in aims.items()}
 
-    def _with_noise(self, party: str, aim: Aim, basis: Request, whole: Estimate, *, octaves: int = 1) -> Made:
+    def _with_noise(
+        self, party: str, aim: RewardGoal, basis: Request, whole: Estimate, *, octaves: int = 1
+    ) -> MadeReward:
         """Make one party's reward by noise; `basis` is its request, apart from τ and the seed."""
         # The scale must not depend on any party's choice of ε, because τ would then reveal it.
         scale = 1 / self._appraiser.agreement.privacy.max_epsilon
@@ -150,7 +154,7 @@ class RewardMaker:
 class _Valuer:
     """Values requests, with more draws for those whose standard error exceeds the precision."""
 
-    def __init__(self, appraiser: Appraiser, precision: float, most_draws: int) -> None:
+    def __init__(self, appraiser: Evaluator, precision: float, most_draws: int) -> None:
         self._appraiser, self._precision, self._most_draws = appraiser, precision, most_draws
 
     def value(self, requests: Sequence[Request], what: str, *, keep: bool = True) -> list[tuple[Request, Estimate]]:
@@ -180,7 +184,7 @@ class _TemperingSearch:
     """Evaluations of a search for the κ of a team's rewards; `tries` are verified requests by (target, attempt)."""
 
     def __init__(
-        self, task: Task, appraiser: Appraiser, valuer: _Valuer, team: tuple[str, ...], parties: tuple[str, ...]
+        self, task: Task, appraiser: Evaluator, valuer: _Valuer, team: tuple[str, ...], parties: tuple[str, ...]
     ) -> None:
         self._task, self._appraiser, self._valuer = task, appraiser, valuer
         self._team, self._parties = team, parties
@@ -212,7 +216,7 @@ class _NoiseSearch:
     `tries` are verified requests in order; `points` are values of r(τ) that were estimated on the way.
     """
 
-    def __init__(self, task: Task, appraiser: Appraiser, valuer: _Valuer, party: str, basis: Request) -> None:
+    def __init__(self, task: Task, appraiser: Evaluator, valuer: _Valuer, party: str, basis: Request) -> None:
         self._seed, self._valuer, self._party, self._basis = task.seed, valuer, party, basis
         self._on_curve = replace(basis, seed=derived_seed(task.seed, "noise curve", party), draws=task.first_draws)
         self._approximation = appraiser.approximation_of(self._on_curve)

@@ -32,7 +32,7 @@ from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
 from equipoise.reward.scoring import ErrorCurve
 from equipoise.reward.summary import Summary
-from equipoise.reward.targets import Terms, least_among
+from equipoise.reward.targets import TargetPolicy, min_contribution_factor
 
 if TYPE_CHECKING:
     import pandas
@@ -382,15 +382,15 @@ class Settlement:
         return SettlementSettings.of(None, unsaid | self.options | {"noise_secret": None})
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> TargetPolicy:
         """The terms by which targets follow from values: exponent, fallback, precision, tolerance."""
         settings = self.settings
         assert settings.rho is not None
         assert settings.tolerance is not None
         fallback, degraded = self.agreement.reward.fallback, settings.mechanism == "degraded"
         # Up to version 0.12, sampled games did not say so, and contributions below the precision never counted.
-        least = least_among(len(self.parties)) if self.exact or "coalitions" in self.options else 1.0
-        return Terms(
+        least = min_contribution_factor(len(self.parties)) if self.exact or "coalitions" in self.options else 1.0
+        return TargetPolicy(
             settings.rho, fallback, settings.precision, settings.tolerance, degraded, least, self.agreement.reward.rule
         )
 

@@ -36,7 +36,7 @@ from equipoise.mediation.settings import (
 from equipoise.mediation.settlement import Contribution
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission, validate_submissions
-from equipoise.reward.targets import Terms, least_among
+from equipoise.reward.targets import TargetPolicy, min_contribution_factor
 
 FIRST_DRAWS, FEW_PARAMETERS = 1_280, 8
 # Settings that determine the requests, but not the answer to any request.
@@ -116,11 +116,11 @@ class Task:
         return deviations(self.agreement, rho=self.rho, mechanism=self.mechanism, teams=self.teams)
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> TargetPolicy:
         """The terms by which targets follow from values."""
         fallback, precision = self.agreement.reward.fallback, self.settings.precision
-        least = least_among(len(self.submissions))
-        return Terms(
+        least = min_contribution_factor(len(self.submissions))
+        return TargetPolicy(
             self.rho,
             fallback,
             precision,

@@ -15,14 +15,14 @@ import numpy as np
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.appraisal import Evaluator
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import first_draws
 from equipoise.protocol.submission import Submission
-from equipoise.reward.targets import decide, every_coalition
+from equipoise.reward.targets import every_coalition, targets_from_values
 
 REALISATIONS = 3
 JOURNAL = "what-if.jsonl"
@@ -135,7 +135,7 @@ def what_if(
     path = None if folder is None else Path(folder) / JOURNAL
     inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
     with FileJournal(path, inputs) as journal:
-        appraiser = Appraiser(
+        appraiser = Evaluator(
             settlement.agreement, sent, journal, settlement.settings, processes=processes, progress=progress
         )
         appraisals = dict(zip(requests, appraiser.appraise(requests, what="what if"), strict=True))
@@ -226,7 +226,7 @@ class _Decided:
 def _decided(settlement: Settlement, values: Sequence[Estimate]) -> _Decided:
     """Decide a round again, from values of all coalitions in the order of `every_coalition`."""
     parties = settlement.parties
-    shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
+    shapley, targets = targets_from_values(parties, settlement.teams, values, settlement.terms)
     return _Decided(
         team=values[-1],
         rho=targets.rho,

@@ -249,7 +249,7 @@ class Model(Section, ABC):
     @property
     @abstractmethod
     def purpose(self) -> str:
-        """What the model learns, for a sentence."""
+        """Name what the model learns, for a sentence."""
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:  # noqa: ARG002
         """Draw `number` times from the prior, for sentences; return None if the kind cannot."""

@@ -209,7 +209,7 @@ class Layout:
         used does not depend on that. The number of rows is public, so the number of somebody's rows is not protected,
         only their content.
 
-        If rows are aggregated, k = 1: `RowsOfIndividuals.merged` makes one row of all rows that somebody has, from
+        If rows are aggregated, k = 1: `ContributionBounding.merged` makes one row of all rows that somebody has, from
         nobody else's. Replacing them by any others, of any number but none, replaces that one row, and the sums change
         by at most **Δ**. The number of individuals is public; the number of somebody's rows is protected like their
         content.

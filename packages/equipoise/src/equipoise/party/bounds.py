@@ -11,7 +11,7 @@ individuals if rows are aggregated, is public, as that of a submission is.
 **Sensitivity.** A row adds 1 to at most one bin of each of c columns (to none if the value is missing). Replacing it
 lowers one count and raises another, by 1 each: the counts of a column change by at most √2 in ℓ₂ norm, those of all
 columns by √(2c), and by **k √(2c)** for k rows. Aggregation makes one row for each individual, from that individual's
-rows alone (`RowsOfIndividuals.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the bound is
+rows alone (`ContributionBounding.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the bound is
 rounded up, so that it is a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
 
 **What a reader relies on.** A file is signed, and says nothing about its noise: the reader computes it from ρ, k and
@@ -38,10 +38,10 @@ from equipoise.models.cells import number_values, refuse_not_finite
 from equipoise.models.columns import ColumnName
 from equipoise.models.layout import ceil_sqrt
 from equipoise.models.section import Hex64
-from equipoise.party.individuals import RowsOfIndividuals
+from equipoise.party.individuals import ContributionBounding
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
-from equipoise.party.stream import Wanted
+from equipoise.party.stream import ColumnSpec
 from equipoise.party.table import open_table
 from equipoise.party.units import Unit
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex, verify
@@ -236,8 +236,8 @@ def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | No
 
 def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> Iterator[list[Floats]]:
     """Yield the values of all columns piece by piece, NaN for missing ones; refuse infinite values."""
-    wanted = tuple(Wanted(name, None) for name in columns)
-    owners = None if individuals is None else RowsOfIndividuals(individuals)
+    wanted = tuple(ColumnSpec(name, None) for name in columns)
+    owners = None if individuals is None else ContributionBounding(individuals)
     with open_table(source, wanted if owners is None else (*wanted, owners.wanted)) as table:
         if owners is not None and owners.agreed.aggregate is not None:
             # Cells are read as those of numbers that may be missing; the bounds of the columns play no part.

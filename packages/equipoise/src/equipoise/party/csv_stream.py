@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 
 from equipoise.errors import TableError
 from equipoise.models.cells import not_a_label
-from equipoise.party.stream import Table, Wanted, check_header
+from equipoise.party.stream import ColumnSpec, Table, check_header
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Compression = Literal["gzip", "bz2", "zstd"]
@@ -83,7 +83,7 @@ class Dialect(NamedTuple):
         return len(self.header) == 1
 
 
-def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
+def open_csv(file: CsvFile, wanted: tuple[ColumnSpec, ...]) -> Table:
     """Open a delimited text file, compressed or not, and check its header."""
     path = file.path
     dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()))
@@ -103,7 +103,7 @@ def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _csv_batches(
-    path: Path, stream: io.BufferedReader, dialect: Dialect, wanted: tuple[Wanted, ...]
+    path: Path, stream: io.BufferedReader, dialect: Dialect, wanted: tuple[ColumnSpec, ...]
 ) -> Iterator[pa.RecordBatch]:
     try:
         yield from _csv_reader(stream, dialect, _conversions(dialect, wanted))
@@ -117,7 +117,9 @@ def _csv_batches(
         ) from error
 
 
-def _conversions(dialect: Dialect, wanted: tuple[Wanted, ...], *, as_text: bool = False) -> list[pa_csv.ConvertOptions]:
+def _conversions(
+    dialect: Dialect, wanted: tuple[ColumnSpec, ...], *, as_text: bool = False
+) -> list[pa_csv.ConvertOptions]:
     """Return how text becomes cells, by the texts that mean missing: "NA" is one unless it is an agreed value."""
     columns: dict[tuple[str, ...], dict[str, Any]] = {}
     for want in wanted:
@@ -229,7 +231,7 @@ def _decompressed(stream: io.BufferedReader, dialect: Dialect) -> Any:
     return pa.CompressedInputStream(stream, dialect.compression) if dialect.compression else stream
 
 
-def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, ...], decimal: str) -> str | None:
+def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[ColumnSpec, ...], decimal: str) -> str | None:
     row = 0
     try:
         for batch in batches:

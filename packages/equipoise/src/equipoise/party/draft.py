@@ -17,7 +17,7 @@ from equipoise.errors import TableError
 from equipoise.models.cells import is_text
 from equipoise.models.regression import useful_ball
 from equipoise.party.csv_stream import CsvFile, is_number
-from equipoise.party.stream import ANY_TEXT, Wanted, refuse_other_separator
+from equipoise.party.stream import ANY_TEXT, ColumnSpec, refuse_other_separator
 from equipoise.party.table import is_delimited, open_table
 
 LOOKED_AT = 100_000  # rows read to tell types
@@ -90,7 +90,7 @@ def seen_columns(source: Any) -> list[Seen]:
     decimal = source.decimal if isinstance(source, CsvFile) else "."
     kinds: dict[str, set[_Cell]] = {name: set() for name in names}
     rows = 0
-    with open_table(source, tuple(Wanted(name, ANY_TEXT if as_text else None) for name in names)) as table:
+    with open_table(source, tuple(ColumnSpec(name, ANY_TEXT if as_text else None) for name in names)) as table:
         for batch in islice(table, 1 + LOOKED_AT // 2**16):
             rows += batch.rows
             for name, cells in zip(names, batch.data, strict=True):

@@ -18,7 +18,7 @@ from equipoise._util.text import counted
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Individuals, Layout, ScaledColumn
 from equipoise.models.cells import MISSING_IN_AGREEMENT, cells_of, decoded, is_text, refuse_fractions
-from equipoise.party.stream import ANY_TEXT, BATCH_ROWS, Batch, Wanted
+from equipoise.party.stream import ANY_TEXT, BATCH_ROWS, Batch, ColumnSpec
 from equipoise.party.table import is_rereadable, open_table
 
 Places = NDArray[np.int64]
@@ -34,7 +34,7 @@ def check_stated_rows(source: Any, column: str, rows: int) -> None:
     with open_table(source, ()) as table:
         if column not in table.all_columns:
             return
-    owners = RowsOfIndividuals(Individuals(column, rows, drop=False))
+    owners = ContributionBounding(Individuals(column, rows, drop=False))
     with open_table(source, (owners.wanted,)) as table:
         for batch in table:
             if owners.too_many(batch.data[0], batch.first_row).any():
@@ -45,7 +45,7 @@ def check_stated_rows(source: Any, column: str, rows: int) -> None:
                 )
 
 
-class RowsOfIndividuals:
+class ContributionBounding:
     """The number of rows of each individual so far."""
 
     def __init__(self, agreed: Individuals) -> None:
@@ -208,7 +208,7 @@ class RowsOfIndividuals:
         return rows
 
     @classmethod
-    def of(cls, layout: Layout, source: Any) -> "RowsOfIndividuals | None":
+    def of(cls, layout: Layout, source: Any) -> "ContributionBounding | None":
         """Return the bounding that is agreed, or None if single rows are protected.
 
         A source whose columns have no names is refused, because it cannot say whose rows they are.
@@ -223,9 +223,9 @@ class RowsOfIndividuals:
         return cls(layout.individuals)
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ColumnSpec:
         """The column to read."""
-        return Wanted(self.agreed.column, ANY_TEXT)
+        return ColumnSpec(self.agreed.column, ANY_TEXT)
 
     @property
     def remedy(self) -> str:

@@ -29,9 +29,9 @@ from equipoise.models.cells import (
     number_values,
 )
 from equipoise.party.csv_stream import CsvFile, is_number
-from equipoise.party.individuals import RowsOfIndividuals
+from equipoise.party.individuals import ContributionBounding
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
-from equipoise.party.stream import ANY_TEXT, Wanted, check_header
+from equipoise.party.stream import ANY_TEXT, ColumnSpec, check_header
 from equipoise.party.table import is_delimited, is_rereadable, open_table
 
 OUTSIDE = "beyond the agreed range"
@@ -81,7 +81,7 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
         # Its message covers files with another delimiter.
         check_header(names, wanted)
     problems, present = [], []
-    owners = RowsOfIndividuals.of(layout, source)
+    owners = ContributionBounding.of(layout, source)
     for want in (*wanted, *([] if owners is None else [owners.wanted])):
         try:
             check_header(names, (want,))
@@ -96,12 +96,13 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
     if owners is not None and present and present[-1] == owners.wanted:
         problems += _of_individuals(owners, source)
         present.pop()
-    asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
+    asked = tuple(ColumnSpec(want.name, _labels_of(want)) if as_text else want for want in present)
     merged = None
     if owners is not None and owners.agreed.aggregate is not None and not any(problem.refused for problem in problems):
-        merged = RowsOfIndividuals(owners.agreed)
+        merged = ContributionBounding(owners.agreed)
     looked = [
-        _Look(columns[want.name], decimal, as_text=as_text, merged=merged, role=_role(want, wanted)) for want in present
+        _ColumnInspector(columns[want.name], decimal, as_text=as_text, merged=merged, role=_role(want, wanted))
+        for want in present
     ]
     if asked:
         with open_table(source, asked if merged is None else (*asked, merged.wanted)) as table:
@@ -112,7 +113,7 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
     return [*problems, *(problem for look in looked for problem in look.problems())]
 
 
-def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]:
+def _of_individuals(owners: ContributionBounding, source: Any) -> Iterator[Problem]:
     """Yield problems of owners: more rows than agreed, and names that may be spellings of the same individual."""
     count, first = 0, None
     try:
@@ -135,14 +136,14 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
         yield Problem(owners.agreed.column, "more rows than agreed", count, first, owners.remedy)
 
 
-def _role(want: Wanted, wanted: tuple[Wanted, ...]) -> Role:
+def _role(want: ColumnSpec, wanted: tuple[ColumnSpec, ...]) -> Role:
     """Return the role of a column in the model; the target comes last, and may be the only column."""
     if len(wanted) == 1:
         return "all"
     return "target" if want == wanted[-1] else "feature"
 
 
-def _labels_of(want: Wanted) -> tuple[int | str, ...]:
+def _labels_of(want: ColumnSpec) -> tuple[int | str, ...]:
     """Return the labels that make a text file's column be read as text, its own among them: "NA" may be one."""
     return (*ANY_TEXT, *map(str, want.labels or ()))
 
@@ -176,11 +177,11 @@ def _counted_on(counts: NDArray[np.int64], places: NDArray[np.int64], number: in
     return total
 
 
-class _Look:
+class _ColumnInspector:
     """The inspection of a column; with `merged`, rows of an individual are combined."""
 
     def __init__(
-        self, column: GridColumn, decimal: str, *, as_text: bool, merged: RowsOfIndividuals | None, role: Role
+        self, column: GridColumn, decimal: str, *, as_text: bool, merged: ContributionBounding | None, role: Role
     ) -> None:
         self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
         self.merged, self.role, self.gaps = merged, role, _Gaps()

@@ -23,8 +23,8 @@ from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, GridColumn, Layout, ScaledColumn
 from equipoise.models.cells import cells_of, refuse_fractions, refuse_not_finite
-from equipoise.party.individuals import RowsOfIndividuals
-from equipoise.party.stream import ANY_TEXT, Batch, Table, Wanted
+from equipoise.party.individuals import ContributionBounding
+from equipoise.party.stream import ANY_TEXT, Batch, ColumnSpec, Table
 from equipoise.party.table import open_table
 
 Integers = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ def exact_statistic(
 ) -> ExactStatistic:
     """Sum the statistic over a table, streaming; also note which share of each column's first cells is clipped."""
     wanted = wanted_columns(layout)
-    owners = RowsOfIndividuals.of(layout, source)
+    owners = ContributionBounding.of(layout, source)
     if owners is not None:
         wanted = (*wanted, owners.wanted)
     workers = threads or usable_cores()
@@ -80,13 +80,13 @@ def exact_statistic(
     return ExactStatistic(adder.entries(sums), count, dict(adder.clipped), ignored, individuals)
 
 
-def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
+def wanted_columns(layout: Layout) -> tuple[ColumnSpec, ...]:
     """Return the table columns behind a layout, each once."""
     wanted = []
     for column in first_columns(layout):
         dates = isinstance(column, ScaledColumn) and column.since is not None
         labels = column.labels if isinstance(column, CodedColumn) else ANY_TEXT if dates else None
-        wanted.append(Wanted(column.name, labels))
+        wanted.append(ColumnSpec(column.name, labels))
     return tuple(wanted)
 
 

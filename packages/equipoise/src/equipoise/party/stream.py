@@ -21,7 +21,7 @@ BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 ANY_TEXT = ("\0",)  # matches no cell; makes a column of a text file be read as text
 
 
-class Wanted(NamedTuple):
+class ColumnSpec(NamedTuple):
     """A column that the agreement asks for; `labels` are its agreed values, or None for a number."""
 
     name: str
@@ -65,7 +65,7 @@ def reading(what: str) -> Iterator[None]:
 class Table(AbstractContextManager["Table"]):
     """An open table. Iterate once, inside `with`."""
 
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[ColumnSpec, ...]
     source: Iterator["pa.RecordBatch | np.ndarray[Any, Any]"]
     all_columns: tuple[str, ...] = ()
     total_rows: int | None = None
@@ -116,7 +116,7 @@ def refuse_other_separator(names: list[str]) -> None:
         )
 
 
-def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
+def check_header(names: list[str], wanted: tuple[ColumnSpec, ...], where: str = "") -> None:
     """Refuse a table that lacks an agreed column or has it twice; other columns do not matter."""
     if wanted and names != [want.name for want in wanted]:
         refuse_other_separator(names)

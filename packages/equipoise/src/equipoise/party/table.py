@@ -16,12 +16,12 @@ import pyarrow.parquet as pa_parquet
 from equipoise._util.recognition import SPREADSHEETS, mixed_up
 from equipoise.errors import TableError
 from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, CsvFile, open_csv
-from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header, reading
+from equipoise.party.stream import BATCH_ROWS, ColumnSpec, Table, check_header, reading
 
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
 
 
-def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
+def open_table(source: Any, wanted: Sequence[ColumnSpec]) -> Table:
     """Open a CSV, Parquet or Arrow file, a folder of Parquet files, a data frame, an Arrow table or a NumPy array.
 
     A `CsvFile` says how a CSV file is written. Any object that exports an Arrow stream will do, such as a database
@@ -38,7 +38,7 @@ def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
         return _open_object(source, columns)
 
 
-def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
+def _open_object(source: Any, columns: tuple[ColumnSpec, ...]) -> Table:
     if isinstance(source, np.ndarray) or (isinstance(source, tuple) and len(source) == 2):
         return _open_numpy(source, columns)
     if isinstance(source, pa.Table):
@@ -59,7 +59,7 @@ def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
     )
 
 
-def _open_stated(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
+def _open_stated(file: CsvFile, wanted: tuple[ColumnSpec, ...]) -> Table:
     if not file.path.is_file():
         raise TableError(f"there is no file {str(file.path)!r}; check the path")
     _refuse_spreadsheet(file.path)
@@ -68,7 +68,7 @@ def _open_stated(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
     return open_csv(file, wanted)
 
 
-def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
+def _open_path(path: Path, wanted: tuple[ColumnSpec, ...]) -> Table:
     if not path.exists():
         raise TableError(f"there is no file or folder {str(path)!r}; check the path")
     _refuse_spreadsheet(path)
@@ -118,7 +118,7 @@ def _inner_ending(path: Path) -> str:
     return Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
 
 
-def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
+def _open_parquet(files: list[Path], wanted: tuple[ColumnSpec, ...]) -> Table:
     names = [want.name for want in wanted]
     total = 0
     for file in files:
@@ -138,7 +138,7 @@ def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
     return Table(wanted, batches(), all_columns, total_rows=total)
 
 
-def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
+def _open_ipc(path: Path, wanted: tuple[ColumnSpec, ...]) -> Table:
     with ExitStack() as opened:
         file = opened.enter_context(pa.OSFile(str(path), "rb"))
         try:
@@ -152,7 +152,7 @@ def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
         return _open_arrow(reader.schema.names, batches, wanted, resources=opened.pop_all())
 
 
-def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
+def _open_numpy(source: Any, wanted: tuple[ColumnSpec, ...]) -> Table:
     for part in source if isinstance(source, tuple) else (source,):
         if np.ma.is_masked(part):
             raise TableError("the array has masked values, which are missing; fill them in, or remove their rows")
@@ -176,13 +176,13 @@ def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
     return Table(wanted, iter([matrix]), tuple(want.name for want in wanted), total_rows=len(matrix))
 
 
-def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
+def _columns_table(columns: list[Any], wanted: tuple[ColumnSpec, ...]) -> Table:
     arrays = [pa.array(np.ascontiguousarray(column), from_pandas=column.dtype == object) for column in columns]
     table = pa.table(dict(zip([want.name for want in wanted], arrays, strict=True)))
     return _open_arrow(table.schema.names, table.to_batches(), wanted, total_rows=len(table))
 
 
-def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
+def _open_frame(frame: Any, wanted: tuple[ColumnSpec, ...]) -> Table:
     names, total_rows = None, None
     # Of pandas and polars frames, only wanted columns are converted.
     if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):
@@ -198,7 +198,7 @@ def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
 def _open_arrow(
     names: list[str],
     batches: Any,
-    wanted: tuple[Wanted, ...],
+    wanted: tuple[ColumnSpec, ...],
     *,
     total_rows: int | None = None,
     resources: ExitStack | None = None,

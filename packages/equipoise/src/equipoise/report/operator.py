@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.report import tables
-from equipoise.report.control import curves, exponent
 from equipoise.report.evidence import diagnostics, digests, remarks
 from equipoise.report.glossary import glossary
-from equipoise.report.learning import beliefs, predictions, under_other_priors
+from equipoise.report.losses import beliefs, predictions, under_other_priors
+from equipoise.report.mechanism_sections import curves, exponent
 from equipoise.report.outcome import awards, coalitions, shapley
 from equipoise.report.page import Page, Section
 from equipoise.report.promises import agreement_section, audit_section, conclusion

@@ -7,7 +7,7 @@ from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, guessing
 from equipoise.report import beliefs as believing
 from equipoise.report import charts, tables
 from equipoise.report.glossary import glossary
-from equipoise.report.learning import losses_section
+from equipoise.report.losses import losses_section
 from equipoise.report.outcome import BARS
 from equipoise.report.page import Figure, Page, Section
 from equipoise.report.promises import agreement_section, audit_section, conclusion

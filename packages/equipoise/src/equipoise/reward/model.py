@@ -5,7 +5,7 @@ cross-validation, in permutation importance. It is already fitted, so `fit` chan
 
 The file follows ArviZ: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
-of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features. Since
+of the model's own parameters (`reward/nuisance.py`); files of versions up to 0.6 also have those of the features. Since
 0.11, `others_evidence` has draws, in the same coordinates, of the evidence in the others' releases without one's own,
 for `equipoise.client.home`. Since 0.19, degraded rewards have `others_sums` instead: one weighted sum of those
 releases.

@@ -20,7 +20,7 @@ All of these are estimates, and targets must not turn on their errors:
   as much alone as all together. The agreed fallback gives them their own posterior ("alone"), or their share all the
   same ("shares").
 
-`decide` computes targets from the values of all coalitions, for one team or several.
+`targets_from_values` computes targets from the values of all coalitions, for one team or several.
 
 Standard errors of targets come from simulated estimates, ρ included: near φ = 0 slopes tell nothing.
 """
@@ -53,14 +53,14 @@ SMALLEST_RHO = 1e-3
 
 
 @dataclass(frozen=True)
-class Terms:
+class TargetPolicy:
     """The agreed exponent, fallback and rule, with the precision and tolerance of rewards.
 
     A mediator in a hurry may ask for less than the usual precision. That must not change which contributions count as
     nothing, nor the margin by which parties gain, so a coarser precision counts as the usual one there (`fine`).
 
-    Only contributions above `least` times the precision count (`least_among`): among a thousand parties, no single one
-    may contribute as much as the precision.
+    Only contributions above `least` times the precision count (`min_contribution_factor`): among a thousand parties,
+    no single one may contribute as much as the precision.
 
     `own_is_whole` says that every reward holds its party's own release as it is. No reward can then be worth less than
     the release, so a party that would get less, or contributes nothing, gets its own posterior, whatever the fallback.
@@ -105,7 +105,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Stakes:
+class TargetInputs:
     """The estimates that determine targets: Shapley values, values alone [parties], and values of teams [teams].
 
     `team` has the number of every party's team; `covariance` is that of the errors of all three, concatenated.
@@ -181,13 +181,13 @@ class Targets:
         return len(self.values)
 
 
-def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Targets:
+def set_targets(stakes: TargetInputs, terms: TargetPolicy, counted: Mask | None = None) -> Targets:
     """Set every party's target, with one exponent for all teams.
 
-    `counted` marks the parties whose contributions count; by default, `who_counts` decides.
+    `counted` marks the parties whose contributions count; by default, `contributors` decides.
     """
     if counted is None:
-        counted = who_counts(stakes, terms)
+        counted = contributors(stakes, terms)
     rule = _Rule(stakes, terms, counted)
     point = stakes.moved(np.zeros(len(stakes.covariance)))
     values, falls_back, rho = rule.targets(*point)
@@ -214,7 +214,7 @@ def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Ta
     )
 
 
-def _differences(stakes: Stakes, rule: "_Rule") -> Floats:
+def _differences(stakes: TargetInputs, rule: "_Rule") -> Floats:
     """Return slopes of targets by each number of the stakes, as differences over ± its error.
 
     The result is [parties, 2 parties + teams].
@@ -224,12 +224,12 @@ def _differences(stakes: Stakes, rule: "_Rule") -> Floats:
     return np.asarray(((above - below) / (2 * steps[:, None])).T)
 
 
-def who_counts(stakes: Stakes, terms: Terms) -> Mask:
+def contributors(stakes: TargetInputs, terms: TargetPolicy) -> Mask:
     """Return a mask of the parties whose Shapley value is significantly positive and not negligible [parties]."""
     return np.asarray(stakes.shapley > np.maximum(ABOVE_ZERO * stakes.errors[0], terms.least * terms.fine[0]))
 
 
-def least_among(parties: int) -> float:
+def min_contribution_factor(parties: int) -> float:
     """Return the least contribution that counts, in units of the precision; it falls with the number of parties."""
     return min(1.0, LEAST_AMONG / parties)
 
@@ -249,7 +249,7 @@ class _Standing(NamedTuple):
 class _Rule:
     """The sharing rule as a function of Shapley values, values alone and of teams, all [..., parties or teams]."""
 
-    def __init__(self, stakes: Stakes, terms: Terms, counted: Mask) -> None:
+    def __init__(self, stakes: TargetInputs, terms: TargetPolicy, counted: Mask) -> None:
         self._team, self._terms, self._counted = stakes.team, terms, counted
         _, self._own_error, worth_error = stakes.errors
         self._worth_error = worth_error[stakes.team]
@@ -376,14 +376,14 @@ def _largest_exponent(claims: Iterable[tuple[float, Estimate, float]], best: flo
     return bound if bound > 0 else None
 
 
-def decide(
-    parties: Sequence[str], teams: Teams, values: Sequence[Estimate], terms: Terms
+def targets_from_values(
+    parties: Sequence[str], teams: Teams, values: Sequence[Estimate], terms: TargetPolicy
 ) -> tuple[ShapleyValues, Targets]:
     """Return Shapley values and every party's target; coalitions are numbered by their bits, the empty one first."""
     worth, errors = np.array([estimate.value for estimate in values]), np.array([estimate.error for estimate in values])
     matrix = quantities(parties, teams)
     estimates, number = matrix @ worth, len(parties)
-    stakes = Stakes(
+    stakes = TargetInputs(
         estimates[:number],
         estimates[number : 2 * number],
         estimates[2 * number :],
@@ -393,13 +393,13 @@ def decide(
     return exact_shapley(worth, errors), set_targets(stakes, terms)
 
 
-def decide_from(
+def targets_from_shapley(
     parties: Sequence[str],
     teams: Teams,
     shapley: ShapleyValues,
     alone: Sequence[Estimate],
     worth: Sequence[Estimate],
-    terms: Terms,
+    terms: TargetPolicy,
 ) -> Targets:
     """Return targets if not all coalitions were valued.
 
@@ -413,7 +413,7 @@ def decide_from(
     if len(teams) == 1:
         covariance[:number, -1] = covariance[-1, :number] = shapley.covariance_with_grand
     return set_targets(
-        Stakes(
+        TargetInputs(
             shapley.values,
             np.array([estimate.value for estimate in alone]),
             np.array([estimate.value for estimate in worth]),

@@ -21,7 +21,7 @@ from equipoise.agreement import Agreement
 from equipoise.cli.demo.examples import EXAMPLES, HOSPITALS, SEED, Columns, split_rows
 from equipoise.cli.demo.yardsticks import Yardsticks, measure
 from equipoise.cli.demo.yardsticks import tables as shown
-from equipoise.cli.interrupt import ending_at_once
+from equipoise.cli.interrupt import exit_on_interrupt
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_folder, echo, print_json, print_lines, print_table
 from equipoise.cli.settlement_output import show_settlement
@@ -196,7 +196,7 @@ def demo(
     if not as_json:
         _show_releases(played)
         echo("The mediator, who has seen only what left, settles (a few seconds).\n")
-    with ending_at_once():
+    with exit_on_interrupt():
         settlement = settle_round(played, folder, progress=False if as_json else None)
         yardsticks = at_home(played, settlement)
     draw(yardsticks, output / PICTURE)

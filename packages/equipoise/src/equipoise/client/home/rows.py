@@ -25,25 +25,25 @@ from equipoise.models.base import Model, Rows
 from equipoise.models.cells import decoded, number_values
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn, RegressionColumn
 from equipoise.party.csv_stream import CsvFile
-from equipoise.party.individuals import RowsOfIndividuals
+from equipoise.party.individuals import ContributionBounding
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
-from equipoise.party.stream import Batch, Wanted, reading
+from equipoise.party.stream import Batch, ColumnSpec, reading
 from equipoise.party.table import open_table
 from equipoise.reward.prediction import feature_matrix
 
 
-def wanted_features(agreement: Agreement) -> list[Wanted]:
+def wanted_features(agreement: Agreement) -> list[ColumnSpec]:
     """Return the columns that a model predicts from."""
     return list(wanted_columns(agreement.model.layout)[:-1])
 
 
-def wanted_target(agreement: Agreement) -> Wanted:
+def wanted_target(agreement: Agreement) -> ColumnSpec:
     """Return the column that a model predicts."""
     target = agreement.model.target
-    return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
+    return ColumnSpec(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
 
 
-def read_columns(source: Any, wanted: Sequence[Wanted]) -> dict[str, Any]:
+def read_columns(source: Any, wanted: Sequence[ColumnSpec]) -> dict[str, Any]:
     """Read the wanted columns of a table; refuse a table without rows."""
     with open_table(source, wanted) as table:
         parts = [[*batch.data.T] if isinstance(batch.data, np.ndarray) else batch.data for batch in table]
@@ -118,7 +118,7 @@ class OwnRows(NamedTuple):
 
 def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) -> OwnRows:
     """Read a table under an agreement; leave out rows whose target is missing."""
-    whose = RowsOfIndividuals.of(layout_of(agreement), table)
+    whose = ContributionBounding.of(layout_of(agreement), table)
     if whose is not None and whose.agreed.aggregate is not None:
         return _rows_made_one(agreement, table, whose, allow_clipping=allow_clipping)
     features, target = wanted_features(agreement), wanted_target(agreement)
@@ -146,7 +146,7 @@ def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) 
 def columns_with_target(agreement: Agreement, table: Any) -> tuple[dict[str, Any], int]:
     """Read the columns that a release needs, without the rows whose target is missing, and count these."""
     individuals = layout_of(agreement).individuals
-    whose = [] if individuals is None else [RowsOfIndividuals(individuals).wanted]
+    whose = [] if individuals is None else [ContributionBounding(individuals).wanted]
     target = wanted_target(agreement)
     columns = read_columns(table, [*wanted_features(agreement), target, *whose])
     known = [index for index, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
@@ -156,7 +156,7 @@ def columns_with_target(agreement: Agreement, table: Any) -> tuple[dict[str, Any
     return ({name: values.take(known) for name, values in columns.items()} if left_out else columns), left_out
 
 
-def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *, allow_clipping: bool) -> OwnRows:
+def _rows_made_one(agreement: Agreement, table: Any, whose: ContributionBounding, *, allow_clipping: bool) -> OwnRows:
     """Merge the rows of each individual into one, as a release does; leave out individuals without a target."""
     model = agreement.model
     with open_table(table, (*wanted_columns(model.layout), whose.wanted)) as opened:

@@ -18,7 +18,7 @@ from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
-from equipoise.mediation.requests import Appraisal, Pooled, Request
+from equipoise.mediation.requests import Evaluation, Pooled, Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settings import check_coalitions, fits_enumeration
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
@@ -199,9 +199,9 @@ class SettledRound:
         """
         if not answers or self.settlement.nothing is None:
             return
-        known: dict[str, dict[tuple[frozenset[str], int], Appraisal]] = {}
+        known: dict[str, dict[tuple[frozenset[str], int], Evaluation]] = {}
         for answer in answers:
-            asked, result = Request.from_json(answer["key"]), Appraisal.from_json(answer["result"])
+            asked, result = Request.from_json(answer["key"]), Evaluation.from_json(answer["result"])
             if (asked.kappa, asked.tau, asked.extra) == (1.0, 0.0, ()):
                 of_run = known.setdefault(answer["inputs"], {})
                 key = frozenset(asked.coalition), asked.seed
@@ -215,8 +215,8 @@ class SettledRound:
                 "the values, were changed"
             )
 
-    def _follows(self, coalition: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Appraisal]) -> bool:
-        parts: tuple[Appraisal, ...] = ()
+    def _follows(self, coalition: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Evaluation]) -> bool:
+        parts: tuple[Evaluation, ...] = ()
         while sum(part.draws for part in parts) < coalition.draws:
             seed = derived_seed(self.settlement.options["seed"], "value", sorted(coalition.members), len(parts))
             part = answers.get((frozenset(coalition.members), seed))
@@ -304,7 +304,7 @@ def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission])
     seen: set[str] = set()
     for number, answer in enumerate(answers, start=1):
         try:
-            asked, result = Request.from_json(answer["key"]), Appraisal.from_json(answer["result"])
+            asked, result = Request.from_json(answer["key"]), Evaluation.from_json(answer["result"])
             numbers = (result.value.value, result.value.error, result.rhat, result.ess, asked.kappa, asked.tau)
             if set(answer) != {"inputs", "key", "result"} or not re.fullmatch("[0-9a-f]{64}", answer["inputs"]):
                 raise ValueError(f"the inputs are {answer.get('inputs')!r:.80}")

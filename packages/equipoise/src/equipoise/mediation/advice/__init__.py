@@ -26,7 +26,15 @@ from equipoise.mediation.advice.changes import CHANGES, Change, Situation, every
 from equipoise.mediation.advice.engines import engine_of
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
+from equipoise.reward.targets import (
+    PRECISION,
+    TargetInputs,
+    TargetPolicy,
+    Targets,
+    contributors,
+    min_contribution_factor,
+    set_targets,
+)
 
 SIMULATIONS = 16
 # Further rounds that are both approximated and sampled, and the number of choices at which they are.
@@ -433,7 +441,7 @@ class _Results:
     the truth, own rows, and own rows with the reward: `PRIOR` to `AT_HOME`.
     """
 
-    stakes: list[Stakes]
+    stakes: list[TargetInputs]
     targets: list[Targets]
     losses: Floats
     widths: Floats
@@ -568,29 +576,29 @@ def _assumptions(
     return {name: Assumed(*others.get(name, usual)) for name in agreement.party_names if name != party}
 
 
-def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
+def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[TargetInputs]:
     """Return expected Shapley values, values alone and the value of all at every choice; errors of both levels add."""
     stakes = []
     for k in range(rough.shape[1]):
         mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
         spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
-        # Stakes begin with Shapley values, then values alone, then that of all; quantities have the reverse order.
+        # Inputs begin with Shapley values, then values alone, then that of all; quantities have the reverse order.
         order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]
         shapley, alone, whole = np.split(mean[order], [parties, 2 * parties])
         one_team = np.zeros(parties, dtype=np.intp)
-        stakes.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
+        stakes.append(TargetInputs(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
     return stakes
 
 
-def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
+def _targets(agreement: Agreement, stakes: TargetInputs) -> Targets:
     """Return the targets that the mediator would set; it knows values far better than this simulation does."""
     reward = agreement.reward
-    degraded, least = reward.mechanism == "degraded", least_among(len(agreement.parties))
-    terms = Terms(
+    degraded, least = reward.mechanism == "degraded", min_contribution_factor(len(agreement.parties))
+    terms = TargetPolicy(
         reward.rho, reward.fallback, PRECISION, 2 * PRECISION, own_is_whole=degraded, least=least, rule=reward.rule
     )
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
-    return set_targets(stakes, terms, who_counts(known, terms))
+    return set_targets(stakes, terms, contributors(known, terms))
 
 
 def half_of(width: float | None) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.mediation.audit.verdict import Found, same
 from equipoise.mediation.settlement import Award, Settlement
-from equipoise.reward.targets import Targets, decide, decide_from, every_coalition
+from equipoise.reward.targets import Targets, every_coalition, targets_from_shapley, targets_from_values
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
@@ -128,7 +128,7 @@ def _wrong_decision(settlement: Settlement) -> str:
     if complete:
         # Everything can be recomputed, even if the settlement says that coalitions were sampled.
         values = [settlement.value(*members) for members in every_coalition(parties)]
-        shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
+        shapley, targets = targets_from_values(parties, settlement.teams, values, settlement.terms)
         for place, party in enumerate(parties):
             right = shapley[place] if settlement.exact else replace(shapley[place], error=stated[party].error)
             if not _alike(stated[party], right):
@@ -136,7 +136,7 @@ def _wrong_decision(settlement: Settlement) -> str:
     if _earlier(settlement):
         return ""
     if not complete:
-        targets = decide_from(
+        targets = targets_from_shapley(
             parties,
             settlement.teams,
             ShapleyValues(
