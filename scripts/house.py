@@ -27,6 +27,7 @@ MODEL_ROOMS = ("models", "inference/models")  # where a kind of model may be ask
 SETTLEMENT_OPTIONS = frozenset(
     "seed rho mechanism teams estimator method rule draws chains precision tolerance budget noise_secret".split()  # noqa: SIM905
 )
+RELEASE_OPTIONS = frozenset("epsilon zcdp approx key again cap_zcdp family cohort allow_clipping".split())  # noqa: SIM905
 KIND = "poisson"  # stands for all kinds of models
 
 
@@ -151,9 +152,8 @@ class House:
             if isinstance(node, ast.expr) and _asks_for_kind(node)
         ]
 
-    @property
-    def repeated_options(self) -> list[str]:
-        """Signatures, of functions and of classes of fields, with four or more of a settlement's options."""
+    def repeated(self, options: frozenset[str]) -> list[str]:
+        """Signatures, of functions and of classes of fields, with four or more of these options."""
         found = []
         for file in self.files.values():
             for node in ast.walk(file.tree):
@@ -167,7 +167,7 @@ class House:
                     }
                 else:
                     continue
-                if len(names & SETTLEMENT_OPTIONS) >= 4:
+                if len(names & options) >= 4:
                     found.append(f"{file.name}:{node.name}")
         return found
 
@@ -218,7 +218,8 @@ class House:
         yield "files, median lines", f"{len(lines)}, {statistics.median(lines):.0f}"
         yield f'files that spell "{KIND}"', str(len(self.spelling_a_kind))
         yield "switches on a model's kind", str(len(self.switches))
-        yield "signatures with 4 or more settlement options", str(len(self.repeated_options))
+        yield "signatures with 4 or more settlement options", str(len(self.repeated(SETTLEMENT_OPTIONS)))
+        yield "signatures with 4 or more release options", str(len(self.repeated(RELEASE_OPTIONS)))
         yield "imports within functions", str(self.function_level_imports)
         yield "lines, and of code", f"{sum(lines):,}, {self.lines_of_code:,}"
         yield "most methods of a class", "{}, {}".format(*self.largest_class)

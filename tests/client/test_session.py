@@ -66,4 +66,7 @@ def test_what_is_refused_costs_nothing(shared: Path) -> None:
     Path("other.toml").write_text(TEXT.replace("max_epsilon = 1.0", "max_epsilon = 2.0"))
     with pytest.raises(AgreementError, match="they mean different things"):
         session.submit("north.csv", epsilon=0.5, agreement="other.toml")
+    for option in ({"key": "another.key"}, {"again": True}):
+        with pytest.raises(ServiceError, match="a round takes one release, signed by the key that joined"):
+            session.submit("north.csv", epsilon=0.5, **option)  # type: ignore[arg-type]
     assert not Path("north.ledger").exists()

@@ -34,6 +34,7 @@ from .mediation.what_if import WhatIf as WhatIf
 from .mediation.what_if import what_if as what_if
 from .models.guarantee import Guarantee as Guarantee
 from .party.ledger import Ledger as Ledger
+from .party.options import ReleaseOptions as ReleaseOptions
 from .party.release import preview as preview
 from .party.release import release as release
 from .party.release import resend as resend

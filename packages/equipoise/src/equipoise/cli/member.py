@@ -15,8 +15,6 @@ import typer
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.cli.options import (
-    AllowClippingOption,
-    CohortOption,
     DecimalOption,
     DelimiterOption,
     JsonOption,
@@ -26,12 +24,14 @@ from equipoise.cli.options import (
 )
 from equipoise.cli.output import echo, print_alarm, print_json, print_lines, reading_progress, warnings_as_lines
 from equipoise.cli.party import confirmed, show_preview
+from equipoise.cli.releasing import release_options
 from equipoise.client import session
 from equipoise.client.membership import FILE, Membership, is_loopback
 from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.client.service_round import connect
 from equipoise.errors import ServiceError
 from equipoise.party.csv_stream import stated_table
+from equipoise.party.options import ReleaseOptions
 from equipoise.party.release import Plan
 from equipoise.protocol.keys import fingerprint as fingerprint_of
 
@@ -110,6 +110,7 @@ def _show_joined(result: session.Joined) -> None:
         print_lines(f"{joined.name} is {state} as {joined.role}. Your own fingerprint is {result.fingerprint}.")
 
 
+@release_options("epsilon", "zcdp", "approx", "cap_zcdp", "family", "cohort", "allow_clipping")
 def submit(
     source: Annotated[
         Path | None,
@@ -119,12 +120,8 @@ def submit(
             readable=False,
         ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
-    zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
-    approx: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="The guarantee as (epsilon, delta) instead.", metavar="EPSILON DELTA"),
-    ] = None,
+    *,
+    options: ReleaseOptions,
     round_id: RoundOption = None,
     agreement: Annotated[
         Path | None, typer.Option(help="The agreement you know; another is refused.", readable=False)
@@ -132,12 +129,8 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show all that would leave; spend and send nothing.")
     ] = False,
-    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
-    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
-    cohort: CohortOption = "",
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = None,
-    allow_clipping: AllowClippingOption = False,
     yes: YesOption = False,
     receipt: Annotated[Path | None, typer.Option(help="File for the receipt [NAME.receipt.json].")] = None,
     membership: MembershipOption = FILE,
@@ -166,23 +159,16 @@ def submit(
             return confirmed(plan, yes=yes)
 
         shared: dict[str, Any] = {
-            "epsilon": epsilon,
-            "zcdp": zcdp,
-            "approx": approx,
             "round_id": round_id,
             "agreement": agreement,
-            "cap_zcdp": cap_zcdp,
-            "cohort": cohort,
             "membership": membership,
             "announce": announce,
             "progress": progress,
         }
         if dry_run:
-            seen = session.preview(table, **shared)
+            seen = session.preview(table, options, **shared)
         else:
-            submitted = session.submit(
-                table, **shared, family=family, allow_clipping=allow_clipping, receipt=receipt, confirm=confirm
-            )
+            submitted = session.submit(table, options, **shared, receipt=receipt, confirm=confirm)
     if dry_run:
         show_preview(seen, as_json=as_json)
     elif as_json:
@@ -345,7 +331,8 @@ def _show_fetched(fetched: session.Fetched) -> None:
         print_lines(
             f"The decisions are {fetched.receipt.decisions[:16]}…: the others have the same, unless the service lies."
         )
-    print_lines(f"Predict with it: equipoise predict {fetched.reward_path} --data FILE")
+    print_lines(f"Combine it with your own rows: equipoise party combine {fetched.reward_path} TABLE -o model.nc")
+    print_lines("Predict with both: equipoise predict model.nc --data FILE")
     for deviation in fetched.deviations:
         print_alarm(f"The agreement was not kept: {deviation}.")
 

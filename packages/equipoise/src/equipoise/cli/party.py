@@ -17,8 +17,6 @@ from equipoise.agreement.explanation import contribution
 from equipoise.cli.ledger import readings
 from equipoise.cli.options import (
     AgreementArgument,
-    AllowClippingOption,
-    CohortOption,
     DecimalOption,
     DelimiterOption,
     JsonOption,
@@ -37,11 +35,13 @@ from equipoise.cli.output import (
     reading_progress,
     warnings_as_lines,
 )
+from equipoise.cli.releasing import release_options
 from equipoise.errors import SubmissionError
 from equipoise.models import Layout, ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, approx_dp, epsilon_of, guessing, in_full
 from equipoise.party import release as party_release
 from equipoise.party.csv_stream import stated_table
+from equipoise.party.options import ReleaseOptions
 from equipoise.party.release import Plan, Preview
 from equipoise.party.statistics import CLIPPED_IS_MANY
 from equipoise.protocol.keys import create_key, public_hex
@@ -63,27 +63,17 @@ def keygen(
     echo(f'Wrote {output}; keep it to yourself. For the agreement:\n\npublic_key = "{public}"')
 
 
+@release_options("epsilon", "zcdp", "approx", "key", "again", "cap_zcdp", "family", "cohort", "allow_clipping")
 def release(
     agreement: AgreementArgument,
     table: TableArgument,
     party: PartyOption,
     ledger: LedgerOption,
-    epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
-    zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
-    approx: Annotated[
-        tuple[float, float] | None,
-        typer.Option(help="The guarantee as (epsilon, delta) instead.", metavar="EPSILON DELTA"),
-    ] = None,
-    key: Annotated[Path | None, typer.Option(help="Signing key; by default one is kept beside the ledger.")] = None,
+    options: ReleaseOptions,
     output: OutputOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show all that would leave; spend nothing.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Spend anew although there was a release.")] = False,
-    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
-    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
-    cohort: CohortOption = "",
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = None,
-    allow_clipping: AllowClippingOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -107,16 +97,11 @@ def release(
             return confirmed(plan, yes=yes)
 
         if dry_run:
-            seen = party_release.preview(
-                agreed, source, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
-                again=again, cap_zcdp=cap_zcdp, cohort=cohort, progress=progress,
-            )  # fmt: skip
+            seen = party_release.preview(agreed, source, options, party=party, ledger=ledger, progress=progress)
         else:
             submission = party_release.release(
-                agreed, source, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
-                again=again, cap_zcdp=cap_zcdp, family=family, cohort=cohort, allow_clipping=allow_clipping,
-                confirm=confirm, progress=progress,
-            )  # fmt: skip
+                agreed, source, options, party=party, ledger=ledger, confirm=confirm, progress=progress
+            )
     if dry_run:
         show_preview(seen, as_json=as_json)
         if exists(target):

@@ -1,12 +1,11 @@
 """Options of a settlement, shared by the commands for files and for a service: each is spelt once, here."""
 
-import functools
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from equipoise.cli.options import with_options
 from equipoise.errors import MediationError
 from equipoise.mediation.settings import SettlementSettings
 
@@ -45,30 +44,12 @@ def settlement_options(*names: str) -> Callable[[Callable[..., None]], Callable[
 
     A value that cannot be used is refused before the command begins.
     """
+    defaults = {name: field.default for name, field in SettlementSettings.model_fields.items()}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def run(**given: Any) -> None:
-            chosen = {name: _read(name, given.pop(name)) for name in names}
-            command(settings=SettlementSettings.of(None, chosen), **given)
+    def build(given: dict[str, Any]) -> SettlementSettings:
+        return SettlementSettings.of(None, {name: _read(name, value) for name, value in given.items()})
 
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command).parameters.values():
-            parameters += map(_parameter, names) if parameter.name == "settings" else [parameter]
-        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-        run.__signature__ = inspect.Signature(keyword, return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword} | {"return": None}
-        return run
-
-    return decorate
-
-
-def _parameter(name: str) -> inspect.Parameter:
-    kind, option = _OPTIONS[name]
-    default = SettlementSettings.model_fields[name].default
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
-    )  # fmt: skip
+    return with_options("settings", names, _OPTIONS, defaults, build)
 
 
 def _read(name: str, value: Any) -> Any:

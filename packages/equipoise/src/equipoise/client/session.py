@@ -39,6 +39,7 @@ from equipoise.errors import (
 from equipoise.party import release as party_release
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.ledger import Ledger
+from equipoise.party.options import ReleaseOptions
 from equipoise.protocol.keys import fingerprint as fingerprint_of
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
 from equipoise.protocol.receipts import Receipt, RewardReceipt
@@ -190,21 +191,16 @@ def join(
 
 def submit(
     source: str | Path | CsvFile | None = None,
+    options: ReleaseOptions | None = None,
     *,
-    epsilon: float | None = None,
-    zcdp: float | None = None,
-    approx: tuple[float, float] | None = None,
     round_id: str | None = None,
     agreement: str | Path | None = None,
-    cap_zcdp: float | None = None,
-    cohort: str = "",
-    family: str = "",
-    allow_clipping: bool = False,
     receipt: str | Path | None = None,
     membership: str | Path = FILE,
     announce: Callable[[Agreement], None] | None = None,
     confirm: Callable[[party_release.Plan], bool] | None = None,
     progress: Progress | None = None,
+    **overrides: Any,
 ) -> Submitted:
     """Release from a table, spend privacy once, and send the submission.
 
@@ -215,18 +211,12 @@ def submit(
     source : path, optional
         The party's table, or a submission (.json) released before; without one, the release in the ledger is sent. A
         `CsvFile` says how a CSV file is written.
-    epsilon, zcdp, approx : optional
-        The guarantee, one of: Rényi epsilon at the agreed order, zCDP rho, or (epsilon, delta).
+    options : ReleaseOptions, optional
+        Options of the release. The key is that of the membership.
     round_id : str, optional
         The round's id, if several are open.
     agreement : path, optional
         The agreement that the party knows; another one is refused.
-    cap_zcdp, family : optional
-        For a new ledger: the most it may ever spend, and the individuals that it covers.
-    cohort : str, optional
-        The part of the ledger's individuals that the table is about; see `equipoise.release`.
-    allow_clipping : bool
-        Release although much of a column lies outside the agreed bounds.
     receipt : path, optional
         File for the receipt; by default `NAME.receipt.json`.
     membership : path
@@ -237,6 +227,8 @@ def submit(
         Called with the plan of the spend; nothing is spent unless it returns true.
     progress : callable, optional
         Called with the fraction and the number of rows read.
+    **overrides
+        Single options by name (`ReleaseOptions`).
 
     Returns
     -------
@@ -258,21 +250,20 @@ def submit(
     PosixPath('north.receipt.json')
     """
     path = None if source is None else Path(str(source))
-    guarantee: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
     me, book = _party(membership)
+    options = _with_own_key(options, overrides, me)
     with closing(round_of(me, round_id=round_id, wanted="open")) as client:
         agreed = _agreed(client, me, agreement, Path(membership), announce)
-        submission = _released_before(agreed, me, book, path, guarantee)
+        submission = _released_before(agreed, me, book, path, options)
         spent = submission is None
         if submission is None:
             assert path is not None
             table = source if isinstance(source, CsvFile) else path
-            _check_stated(agreed, guarantee)
+            _check_stated(agreed, options)
             client.check_open()
             submission = party_release.release(
-                agreed, table, party=me.name, ledger=book, key=me.key, cap_zcdp=cap_zcdp, cohort=cohort,
-                family=family, allow_clipping=allow_clipping, confirm=confirm, progress=progress, **guarantee,
-            )  # fmt: skip
+                agreed, table, options, party=me.name, ledger=book, confirm=confirm, progress=progress
+            )
         given = client.submit(submission.to_json())
         kept = None
         if given is not None:
@@ -283,17 +274,14 @@ def submit(
 
 def preview(
     source: str | Path | CsvFile | None,
+    options: ReleaseOptions | None = None,
     *,
-    epsilon: float | None = None,
-    zcdp: float | None = None,
-    approx: tuple[float, float] | None = None,
     round_id: str | None = None,
     agreement: str | Path | None = None,
-    cap_zcdp: float | None = None,
-    cohort: str = "",
     membership: str | Path = FILE,
     announce: Callable[[Agreement], None] | None = None,
     progress: Progress | None = None,
+    **overrides: Any,
 ) -> party_release.Preview:
     """Show what `submit` would send, without spending or sending anything; parameters are as there.
 
@@ -302,18 +290,15 @@ def preview(
     Preview
         A submission of the form that would be sent, with noise around zero in place of the statistic.
     """
-    guarantee: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
     me, book = _party(membership)
+    options = _with_own_key(options, overrides, me)
     with closing(round_of(me, round_id=round_id, wanted="open")) as client:
         agreed = _agreed(client, me, agreement, Path(membership), announce)
         if source is None or _is_submission(Path(str(source))):
             raise ServiceError("--dry-run shows what a table would send; give the table")
-        _check_stated(agreed, guarantee)
-        return party_release.preview(
-            agreed, source if isinstance(source, CsvFile) else Path(source), party=me.name, ledger=book, key=me.key,
-            cap_zcdp=cap_zcdp, cohort=cohort,
-            progress=progress, **guarantee,
-        )  # fmt: skip
+        _check_stated(agreed, options)
+        table = source if isinstance(source, CsvFile) else Path(source)
+        return party_release.preview(agreed, table, options, party=me.name, ledger=book, progress=progress)
 
 
 def status(*, round_id: str | None = None, membership: str | Path = FILE) -> Status:
@@ -483,7 +468,7 @@ def _is_submission(source: Path) -> bool:
 
 
 def _released_before(
-    agreed: Agreement, me: Membership, book: Path, source: Path | None, guarantee: Mapping[str, Any]
+    agreed: Agreement, me: Membership, book: Path, source: Path | None, options: ReleaseOptions
 ) -> Submission | None:
     """Return the submission in a file, or in the ledger; None if one is to be released from a table."""
     if source is not None and _is_submission(source):
@@ -496,8 +481,8 @@ def _released_before(
             f"{str(book)!r} has no finished release of {me.name!r} under this agreement; give the table to release "
             f"from, and the guarantee: {_ways(agreed)}"
         )
-    if stored is not None and any(value is not None for value in guarantee.values()):
-        asked = agreed.guarantee(**guarantee).epsilon
+    if stored is not None and options.states_guarantee:
+        asked = options.guarantee(agreed).epsilon
         if asked != stored.stated.epsilon:
             raise PrivacyError(
                 f"{str(book)!r} has a release under this agreement at epsilon {stored.stated.epsilon:g}, not "
@@ -507,8 +492,19 @@ def _released_before(
     return stored
 
 
-def _check_stated(agreed: Agreement, guarantee: Mapping[str, Any]) -> None:
-    if all(value is None for value in guarantee.values()):
+def _with_own_key(options: ReleaseOptions | None, overrides: Mapping[str, Any], me: Membership) -> ReleaseOptions:
+    """Return the options of a release that is signed by the key of the membership."""
+    chosen = ReleaseOptions.of(options, overrides)
+    if chosen.key is not None or chosen.again:
+        raise ServiceError(
+            "a round takes one release, signed by the key that joined; leave key and again out, or release by "
+            "`equipoise party release` and submit its file"
+        )
+    return ReleaseOptions.of(chosen, {"key": me.key})
+
+
+def _check_stated(agreed: Agreement, options: ReleaseOptions) -> None:
+    if not options.states_guarantee:
         raise AgreementError(f"say how much privacy to spend: {_ways(agreed)}. Nothing was read or spent")
 
 

@@ -37,6 +37,7 @@ from equipoise.party.individuals import check_stated_rows
 from equipoise.party.inspection import Problem, odd_problems
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
+from equipoise.party.options import ReleaseOptions
 from equipoise.party.statistics import CLIPPED_IS_MANY, ExactStatistic, Progress, exact_statistic
 from equipoise.party.units import Unit
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
@@ -89,20 +90,13 @@ Confirm = Callable[[Plan], bool]
 def release(
     agreement: Agreement | str | Path,
     source: Any,
+    options: ReleaseOptions | None = None,
     *,
     party: str,
     ledger: str | Path,
-    epsilon: float | None = None,
-    zcdp: float | None = None,
-    approx: tuple[float, float] | None = None,
-    key: str | Path | None = None,
-    again: bool = False,
-    cap_zcdp: float | None = None,
-    family: str = "",
-    cohort: str = "",
-    allow_clipping: bool = False,
     confirm: Confirm | None = None,
     progress: Progress | None = None,
+    **overrides: Any,
 ) -> Submission:
     """Read a table, spend privacy, and return the signed submission.
 
@@ -112,29 +106,19 @@ def release(
         What the parties agreed to.
     source : path, data frame, Arrow table, dictionary or array
         The private table; it is read once, in pieces, and never leaves this machine.
+    options : ReleaseOptions, optional
+        Guarantee, key and what else a party chooses; by default all defaults.
     party : str
         The party's name in the agreement.
     ledger : path
         The party's record of privacy spent, one for all tables that share individuals; the first release makes it.
-    epsilon, zcdp, approx : float, float, (float, float)
-        The guarantee, stated in one of three ways: ε at the agreement's Rényi order, zCDP, or (ε, δ).
-    key : path, optional
-        The signing key; by default one is kept beside the ledger.
-    again : bool
-        Release a second time under the same agreement, which costs as much again. `resend` returns the stored
-        submission for nothing.
-    cap_zcdp, family : float, str, optional
-        Describe a new ledger: its cap, and what its tables have in common.
-    cohort : str, optional
-        Which part of the ledger's individuals the table is about, where who belongs to which part is public and nobody
-        to two. The dearest cohort counts, not the sum of all.
-    allow_clipping : bool
-        Release although more than 20 % of a column's first values lie outside the agreed bounds; otherwise such a
-        table is refused before anything is spent.
     confirm : callable, optional
         Asked last, with a `Plan`; nothing is spent unless it says yes.
     progress : callable, optional
         Told how much of the table was read.
+    **overrides
+        Single options by name (`ReleaseOptions`): `epsilon`, `zcdp` or `approx`, and `key`, `again`, `cap_zcdp`,
+        `family`, `cohort`, `allow_clipping`.
 
     Returns
     -------
@@ -160,21 +144,21 @@ def release(
     60 rows at (4.89, 1e-6)-DP
     """
     agreement = Agreement.of(agreement)
-    guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
-    book, signing_key = _refuse_before_data(
-        agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
-    )
+    options = ReleaseOptions.of(options, overrides)
+    guarantee = options.guarantee(agreement)
+    book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, options)
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
     _check_stated_rows(book, agreement, source)
-    if not allow_clipping:
+    if not options.allow_clipping:
         _refuse_clipping(exact)
-    if confirm is not None and not confirm(_plan(book, agreement, guarantee, exact, cap_zcdp, cohort)):
+    if confirm is not None and not confirm(_plan(book, agreement, guarantee, exact, options)):
         raise PrivacyError("the release was not confirmed; nothing was spent")
     signing_key = signing_key or load_or_create_key(book.key_path)
     spend = book.spend(
-        agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family, cohort=cohort
-    )
+        agreement, party, guarantee, count=exact.count, again=options.again, cap_zcdp=options.cap_zcdp,
+        family=options.family, cohort=options.cohort,
+    )  # fmt: skip
     noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     unsigned = _unsigned(agreement, party, guarantee, exact.count, noisy, spend, public_hex(signing_key))
     submission = unsigned.model_copy(update={"signature": signing_key.sign(unsigned.signed_bytes()).hex()})
@@ -223,17 +207,12 @@ def resend(agreement: Agreement | str | Path, *, party: str, ledger: str | Path)
 def preview(
     agreement: Agreement | str | Path,
     source: Any,
+    options: ReleaseOptions | None = None,
     *,
     party: str,
     ledger: str | Path,
-    epsilon: float | None = None,
-    zcdp: float | None = None,
-    approx: tuple[float, float] | None = None,
-    key: str | Path | None = None,
-    again: bool = False,
-    cap_zcdp: float | None = None,
-    cohort: str = "",
     progress: Progress | None = None,
+    **overrides: Any,
 ) -> Preview:
     """Do everything a release does except spend, perturb, sign and store.
 
@@ -247,22 +226,16 @@ def preview(
         What the parties agreed to.
     source : path, data frame, Arrow table, dictionary or array
         The private table.
+    options : ReleaseOptions, optional
+        Options of the release.
     party : str
         The party's name in the agreement.
     ledger : path
         The party's ledger, which need not exist yet; nothing is written.
-    epsilon, zcdp, approx : float, float, (float, float)
-        The guarantee, stated in one of three ways: ε at the agreement's Rényi order, zCDP, or (ε, δ).
-    key : path, optional
-        The signing key; by default the one beside the ledger, if it was made already.
-    again : bool
-        Whether the release would be a second one under the same agreement.
-    cap_zcdp : float, optional
-        The cap of a new ledger.
-    cohort : str, optional
-        Which part of the ledger's individuals the table is about, as for a release.
     progress : callable, optional
         Told how much of the table was read.
+    **overrides
+        Single options by name, as for a release.
 
     Returns
     -------
@@ -286,10 +259,9 @@ def preview(
     (60, ('id',))
     """
     agreement = Agreement.of(agreement)
-    guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
-    book, signing_key = _refuse_before_data(
-        agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
-    )
+    options = ReleaseOptions.of(options, overrides)
+    guarantee = options.guarantee(agreement)
+    book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, options)
     layout = layout_of(agreement)
     odd = odd_problems(layout, source)
     exact = exact_statistic(layout, source, progress=progress)
@@ -323,16 +295,12 @@ def _refuse_before_data(
     party: str,
     guarantee: Guarantee,
     ledger: str | Path,
-    key: str | Path | None,
-    *,
-    again: bool,
-    cap_zcdp: float | None,
-    cohort: str,
+    options: ReleaseOptions,
 ) -> tuple[Ledger, Ed25519PrivateKey | None]:
     """Refuse what can be refused without reading a row: party, key, ledger, budget, unrepresentable noise."""
     book = Ledger(ledger)
-    signing_key = _signing_key(agreement, party, book, key)
-    book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
+    signing_key = _signing_key(agreement, party, book, options.key)
+    book.check_spend(agreement, party, guarantee, again=options.again, cap_zcdp=options.cap_zcdp, cohort=options.cohort)
     zcdp = certified_zcdp(guarantee)
     if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > LARGEST_NOISE:
         raise GuaranteeError(
@@ -364,21 +332,16 @@ def _refuse_clipping(exact: ExactStatistic) -> None:
 
 
 def _plan(
-    book: Ledger,
-    agreement: Agreement,
-    guarantee: Guarantee,
-    exact: ExactStatistic,
-    cap_zcdp: float | None,
-    cohort: str,
+    book: Ledger, agreement: Agreement, guarantee: Guarantee, exact: ExactStatistic, options: ReleaseOptions
 ) -> Plan:
     unit = Unit.of(agreement.individuals)
     if book.is_new():
         spent, charged, total_unit = 0.0, guarantee.zcdp, str(unit)
-        cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
+        cap = guarantee.zcdp if options.cap_zcdp is None else options.cap_zcdp
     else:
         history = book.read()
-        account = history.account_after(guarantee.zcdp, cohort, unit)
-        spent = history.spent_on(cohort) if cohort else history.total_zcdp
+        account = history.account_after(guarantee.zcdp, options.cohort, unit)
+        spent = history.spent_on(options.cohort) if options.cohort else history.total_zcdp
         charged, total_unit, cap = account.times(unit) * guarantee.zcdp, account.unit, history.cap_zcdp
     return Plan(
         guarantee=guarantee,
