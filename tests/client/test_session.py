@@ -68,5 +68,5 @@ def test_what_is_refused_costs_nothing(shared: Path) -> None:
         session.submit("north.csv", epsilon=0.5, agreement="other.toml")
     for option in ({"key": "another.key"}, {"again": True}):
         with pytest.raises(ServiceError, match="a round takes one release, signed by the key that joined"):
-            session.submit("north.csv", epsilon=0.5, **option)  # type: ignore[arg-type]
+            session.submit("north.csv", epsilon=0.5, **option)
     assert not Path("north.ledger").exists()
