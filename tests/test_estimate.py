@@ -34,6 +34,6 @@ def test_an_impossible_error_is_refused(error: float) -> None:
 
 
 def test_a_z_score_is_the_value_in_standard_errors() -> None:
-    assert Estimate(-3.0, 1.5).z_score == Estimate(-3.0, 1.5).in_errors == -2
+    assert Estimate(-3.0, 1.5).z_score == -2
     assert Estimate(0.0, 0.0).z_score == 0
     assert Estimate(1.0, 0.0).z_score == float("inf")

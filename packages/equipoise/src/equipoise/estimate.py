@@ -62,11 +62,6 @@ class Estimate:
             return math.copysign(math.inf, self.value) if self.value else 0.0
         return self.value / self.error
 
-    @property
-    def in_errors(self) -> float:
-        """Another name of `z_score`, of versions up to 0.8."""
-        return self.z_score
-
     def probability_above(self, other: "Estimate | float") -> float:
         """Return the probability that the true number is above another, if errors are independent and normal.
 

@@ -83,10 +83,6 @@ class Posterior:
             )
         return self
 
-    def relied_on(self, *, force: bool = False) -> Self:
-        """Do the same as `require_converged`; this is its name up to version 0.8."""
-        return self.require_converged(force=force)
-
     def __repr__(self) -> str:
         return repr(self.summary())
 

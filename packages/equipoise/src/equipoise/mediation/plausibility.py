@@ -94,24 +94,24 @@ class _Sums:
 def _sums_of(agreement: Agreement, submissions: Sequence[Submission]) -> _Sums:
     layout = layout_of(agreement)
     return _Sums(
-        sum(one.count for one in submissions),
-        np.sum([one.values(agreement) for one in submissions], axis=0),
-        np.sum([np.square(layout.noise_deviations(one.stated)) for one in submissions], axis=0),
+        sum(submission.count for submission in submissions),
+        np.sum([submission.values(agreement) for submission in submissions], axis=0),
+        np.sum([np.square(layout.noise_deviations(submission.stated)) for submission in submissions], axis=0),
     )
 
 
-def _same_population(layout: Layout, others: _Sums, one: _Sums) -> tuple[float, int]:
+def _same_population(layout: Layout, others: _Sums, party: _Sums) -> tuple[float, int]:
     """Bound the p-value, and return the index of the entry that differs most."""
     rows = others.rows
     mean, noise = others.values / rows, others.noise / rows**2
-    ratio = one.rows / rows
-    difference = np.abs(one.values - one.rows * mean)
-    variance = one.rows * (1 + ratio) * _largest_variances(layout, mean, noise, rows)
-    variance += one.noise + one.rows**2 * noise
+    ratio = party.rows / rows
+    difference = np.abs(party.values - party.rows * mean)
+    variance = party.rows * (1 + ratio) * _largest_variances(layout, mean, noise, rows)
+    variance += party.noise + party.rows**2 * noise
     most = np.array([high - low for low, high in layout.row_limits]) * max(1.0, ratio)  # that one row can be off
     exponent = difference**2 / (2 * (variance + most * difference / 3))
-    place = int(np.argmax(exponent))
-    return min(1.0, 2 * len(layout) * math.exp(-float(exponent[place]))), place
+    entry = int(np.argmax(exponent))
+    return min(1.0, 2 * len(layout) * math.exp(-float(exponent[entry]))), entry
 
 
 def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -> Floats:
@@ -120,15 +120,15 @@ def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -
     low, high = limits[:, 0], limits[:, 1]
     inside = np.clip(mean, low, high)
     errors = SAFE * np.sqrt(noise + (high - inside) * (inside - low) / rows)  # Bhatia & Davis 2000: no variance exceeds
-    squares = {entry.first: place for place, entry in enumerate(layout.entries) if entry.first == entry.second}
-    singles = {entry.first: place for place, entry in enumerate(layout.entries) if entry.second is None}
+    squares = {entry.first: index for index, entry in enumerate(layout.entries) if entry.first == entry.second}
+    singles = {entry.first: index for index, entry in enumerate(layout.entries) if entry.second is None}
 
     def second_moment(column: int) -> float:
         """Bound E[x²] of a column from above."""
-        place = squares.get(column)
-        if layout.row_limits[singles[column]] == (0, 1) and place is None:
-            place = singles[column]  # x² = x of zeros and ones
-        return 1.0 if place is None else float(np.clip(mean[place] + errors[place], 0.0, 1.0))
+        index = squares.get(column)
+        if layout.row_limits[singles[column]] == (0, 1) and index is None:
+            index = singles[column]  # x² = x of zeros and ones
+        return 1.0 if index is None else float(np.clip(mean[index] + errors[index], 0.0, 1.0))
 
     moments = [second_moment(column) for column in range(len(layout.columns))]
     most = np.array([
@@ -147,30 +147,31 @@ def unlike_the_others(agreement: Agreement, submissions: Sequence[Submission]) -
     """
     if not _one_population(agreement):
         return []
-    layout, rest, found = layout_of(agreement), list(submissions), []
-    sums = {one.party: _sums_of(agreement, [one]) for one in rest}
+    layout, rest, remarks = layout_of(agreement), list(submissions), []
+    sums = {submission.party: _sums_of(agreement, [submission]) for submission in rest}
     while len(rest) > 1:
         together = _sums_of(agreement, rest)
         odd = []
-        for one in rest:
-            own, others = sums[one.party], together - sums[one.party]
-            probability, place = _same_population(layout, others, own)
+        for submission in rest:
+            own, others = sums[submission.party], together - sums[submission.party]
+            probability, entry = _same_population(layout, others, own)
             if probability < SUSPICIOUS:
-                odd.append(_unlike(agreement, one.party, probability, place, (own.means[place], others.means[place])))
+                means = own.means[entry], others.means[entry]
+                odd.append(_unlike(agreement, submission.party, probability, entry, means))
         if not odd:
             break
         if len(rest) == 2:
-            found += odd
+            remarks += odd
             break
-        found.append(min(odd, key=lambda remark: remark.probability or 0.0))
-        rest = [one for one in rest if one.party not in found[-1].parties]
-    return found
+        remarks.append(min(odd, key=lambda remark: remark.probability or 0.0))
+        rest = [submission for submission in rest if submission.party not in remarks[-1].parties]
+    return remarks
 
 
-def _unlike(agreement: Agreement, party: str, probability: float, place: int, means: tuple[float, float]) -> Remark:
+def _unlike(agreement: Agreement, party: str, probability: float, index: int, means: tuple[float, float]) -> Remark:
     """Remark on a party, naming the entry of its sums that differs most."""
     layout = layout_of(agreement)
-    entry, target = layout.entries[place], len(layout.columns) - 1
+    entry, target = layout.entries[index], len(layout.columns) - 1
     own, others = means
     remedy = "ask whether its columns, units and population are the agreed ones"
     if isinstance(agreement.model, Regression) and target not in (entry.first, entry.second):
@@ -188,8 +189,8 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
     """Remark on pairs whose statistics differ by little more than noise, although independent rows would differ."""
     # Sums over different numbers of rows cannot be copies.
     by_rows: dict[int, list[Submission]] = {}
-    for one in submissions:
-        by_rows.setdefault(one.count, []).append(one)
+    for submission in submissions:
+        by_rows.setdefault(submission.count, []).append(submission)
     pairs = [pair for alike in by_rows.values() for pair in itertools.combinations(alike, 2)]
 
     @functools.cache
@@ -200,25 +201,25 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
         return []
     from scipy import stats  # takes a second to load
 
-    found, shared = [], _one_population(agreement)
-    sums = {one.party: _sums_of(agreement, [one]) for pair in pairs for one in pair}
-    for one, other in pairs:
-        difference = sums[one.party].values - sums[other.party].values
-        noise = sums[one.party].noise + sums[other.party].noise
-        spread = np.diag(noise) + sum(each.count * of_a_row(None if shared else each) for each in (one, other))
+    remarks, shared = [], _one_population(agreement)
+    sums = {first.party: _sums_of(agreement, [first]) for pair in pairs for first in pair}
+    for first, second in pairs:
+        difference = sums[first.party].values - sums[second.party].values
+        noise = sums[first.party].noise + sums[second.party].noise
+        spread = np.diag(noise) + sum(each.count * of_a_row(None if shared else each) for each in (first, second))
         copies = float(np.sum(stats.norm.logpdf(difference, scale=np.sqrt(noise))))
         independent = stats.multivariate_normal.logpdf(difference, cov=spread, allow_singular=True)
         if copies - independent > SURELY_CLOSER:
             odds = math.exp(min(float(copies - independent), 700.0))
-            found.append(
+            remarks.append(
                 Remark(
                     "near duplicates",
-                    (one.party, other.party),
-                    f"{one.party} and {other.party} have {one.count:,} rows each and sent nearly the same statistic: "
-                    f"the same rows would explain it {odds:.1e} times better than independent ones",
+                    (first.party, second.party),
+                    f"{first.party} and {second.party} have {first.count:,} rows each and sent nearly the same "
+                    f"statistic: the same rows would explain it {odds:.1e} times better than independent ones",
                 )
             )
-    return found
+    return remarks
 
 
 def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], posterior: Posterior) -> Floats:
@@ -232,14 +233,14 @@ def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], pos
 def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
     """Remark on entries that no rows within the bounds could sum to, by more than the noise explains."""
     layout = layout_of(agreement)
-    found = []
+    remarks = []
     for submission in submissions:
         values = submission.values(agreement)
         beyond = layout.beyond_rows(values, submission.count, layout.noise_deviations(submission.stated))
         worst = int(np.argmax(beyond))
         if beyond[worst] > FAR:
             low, high = (submission.count * limit for limit in layout.row_limits[worst])
-            found.append(
+            remarks.append(
                 Remark(
                     "impossible magnitude",
                     (submission.party,),
@@ -248,7 +249,7 @@ def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission
                     f"{beyond[worst]:.0f} standard deviations of its noise outside",
                 )
             )
-    return found
+    return remarks
 
 
 def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
@@ -261,14 +262,14 @@ def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], eve
     own, agreed = everybody.coordinates, agreement.model
     if own is None and agreed.is_conjugate:
         own = conjugate_of(agreed).own_of_draws(everybody.draws)
-    found = [] if own is None else _far(agreed.coordinate_names(), own.mean(axis=0), _WIDEN)
+    remarks = [] if own is None else _far(agreed.coordinate_names(), own.mean(axis=0), _WIDEN)
     if isinstance(agreed, Regression) and agreed.number_names and submissions:
-        groups = [submissions] if _one_population(agreement) else [[one] for one in submissions]
+        groups = [submissions] if _one_population(agreement) else [[submission] for submission in submissions]
         coordinates = np.stack([_nearest_coordinates(agreement, agreed, group) for group in groups])
         furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(coordinates.shape[1])]
         columns = [f"the standard deviation of {name}" for name in agreed.number_names]
-        found += _far(columns, furthest, _COLUMN)
-    return found
+        remarks += _far(columns, furthest, _COLUMN)
+    return remarks
 
 
 def _nearest_coordinates(agreement: Agreement, agreed: Regression, submissions: Sequence[Submission]) -> Floats:

@@ -103,14 +103,14 @@ def _between(points: Floats, reference: Floats, blocks: int = 0) -> list[float]:
     (own, times), (other, there) = (_distinct(part, blocks) for part in (points, reference))
     searched = SEARCHED if blocks else NEIGHBOURS + 1
     near, far = (nearest(part, own, min(searched, len(part))) for part in (own, other))
-    found = []
+    estimates = []
     for mine, theirs in zip(times, there, strict=True):
         left, left_other = mine > 0, theirs > 0
         to_own = _distances_left(near, own, left, own, left, NEIGHBOURS + 1)  # the nearest point is itself
         to_other = _distances_left(far, other, left_other, own, left, NEIGHBOURS)
         log_ratio = np.average(np.log(to_other / to_own), weights=mine[left])
-        found.append(float(own.shape[1] * log_ratio + math.log(left_other.sum() / (left.sum() - 1))))
-    return found
+        estimates.append(float(own.shape[1] * log_ratio + math.log(left_other.sum() / (left.sum() - 1))))
+    return estimates
 
 
 def _distinct(points: Floats, blocks: int) -> tuple[Floats, NDArray[np.int64]]:
@@ -134,9 +134,9 @@ def _distances_left(
     distance, index = (part[asked] for part in known)
     count = np.cumsum(left[index], axis=1)
     if np.all(count[:, -1] >= neighbour):
-        found: Floats = distance[np.arange(len(count)), np.argmax(count >= neighbour, axis=1)]
-        if np.all(found > 0):
-            return found
+        nearest: Floats = distance[np.arange(len(count)), np.argmax(count >= neighbour, axis=1)]
+        if np.all(nearest > 0):
+            return nearest
     return distances(among[left], points[asked], neighbour)
 
 
@@ -156,12 +156,12 @@ def _by_entropy(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]
     are therefore searched for among the distinct points, and repeats count in the mean only.
     """
     points = draws.reshape(-1, draws.shape[2])
-    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
     centre, lower = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T).reshape(draws.shape[2], -1))
     white = np.linalg.solve(lower, (distinct - centre).T).T
     log_density = log_density_by_neighbours(white) - np.sum(np.log(np.diag(lower)))
     log_density -= _mean_error(log_density_by_neighbours, *white.shape)
-    terms: Floats = (log_density - _log_standard_normal(distinct))[place.reshape(-1)]
+    terms: Floats = (log_density - _log_standard_normal(distinct))[row.reshape(-1)]
     return terms, 0.0
 
 
@@ -175,9 +175,9 @@ def _by_copula(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
     error on as many points of N(0, I).
     """
     points = draws.reshape(-1, draws.shape[2])
-    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
     log_density = _log_density_by_copula(distinct) - _mean_error(_log_density_by_copula, *distinct.shape)
-    terms: Floats = (log_density - _log_standard_normal(distinct))[place.reshape(-1)]
+    terms: Floats = (log_density - _log_standard_normal(distinct))[row.reshape(-1)]
     return terms, 0.0
 
 
@@ -222,15 +222,15 @@ def _by_mixture(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]
     """
     chains, length, dimension = draws.shape
     points = draws.reshape(-1, dimension)
-    distinct, place = np.unique(points, axis=0, return_inverse=True)
-    place = place.reshape(-1)
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
+    row = row.reshape(-1)
     cut = chains // 2 * length if chains > 1 else length // 2
-    fewest = min(len(np.unique(half)) for half in (place[:cut], place[cut:]))
+    fewest = min(len(np.unique(half)) for half in (row[:cut], row[cut:]))
     numbers = (dimension + 1) * (dimension + 2) // 2
     most = min(MOST_COMPONENTS, fewest // (DRAWS_PER_NUMBER * numbers))
     # Repeats stay equal if each is the same row of the whitened distinct points.
     centre, lower = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T).reshape(dimension, -1))
-    white = np.linalg.solve(lower, (distinct - centre).T).T[place]
+    white = np.linalg.solve(lower, (distinct - centre).T).T[row]
     mixtures = _fit_to_halves(white[:cut], white[cut:], most, rng)
     if mixtures is None:
         return _by_entropy(draws, rng)
@@ -260,11 +260,11 @@ def _fit_to_halves(
 
 def _correct_by_neighbours(mixture: Mixture, points: Floats) -> Floats:
     """Estimate the log density at points that the mixture was not fitted to."""
-    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    distinct, row = np.unique(points, axis=0, return_inverse=True)
     scores = mixture.map_to_normal(distinct)
     left = log_density_by_neighbours(scores) - _mean_error(log_density_by_neighbours, *scores.shape)
     log_density = mixture.log_density(distinct) + left - _log_standard_normal(scores)
-    return np.asarray(log_density[place.reshape(-1)])
+    return np.asarray(log_density[row.reshape(-1)])
 
 
 def _whitened(points: Floats) -> tuple[Floats, float]:
@@ -304,8 +304,8 @@ def _simulated_error(log_density: Callable[[Floats], Floats], number: int, dimen
 def _table() -> dict[str, dict[str, float]]:
     """Read stored results of `simulate_error` for nearest neighbours, by dimension and number of draws."""
     text = resources.files("equipoise.valuation").joinpath("neighbours.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, float]] = json.loads(text)
-    return found
+    tables: dict[str, dict[str, float]] = json.loads(text)
+    return tables
 
 
 @cache

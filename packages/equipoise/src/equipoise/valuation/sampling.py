@@ -65,8 +65,8 @@ class Sample:
         if parties < 4:
             raise ValueError(f"{parties} parties have few coalitions; evaluate them all")
         self.parties, self._rng = parties, np.random.default_rng(seed)
-        one = np.eye(parties, dtype=bool)
-        self._blocks: list[Mask] = [np.array([[False] * parties, [True] * parties]), one, ~one]
+        alone = np.eye(parties, dtype=bool)
+        self._blocks: list[Mask] = [np.array([[False] * parties, [True] * parties]), alone, ~alone]
         self.fixed = 2 + 2 * parties
         self._seen: dict[int, set[bytes]] = {size: set() for size in range(2, parties // 2 + 1)}
         self._number = self.fixed
@@ -150,8 +150,8 @@ def sampled_shapley(
     if budget < (least := smallest_budget(parties)):
         raise ValueError(f"a budget of {budget} evaluations is too small for {parties} parties; give {least} or more")
     sample.grow(budget)
-    found = evaluate([frozenset(np.flatnonzero(row).tolist()) for row in sample.inside[1:]])
-    return estimate(sample, found, ProxyGame(parties, proxy, seed=seed))
+    values = evaluate([frozenset(np.flatnonzero(row).tolist()) for row in sample.inside[1:]])
+    return estimate(sample, values, ProxyGame(parties, proxy, seed=seed))
 
 
 class ProxyGame:
@@ -172,24 +172,25 @@ class ProxyGame:
         sample = Sample(parties, seed=seed + 1)
         sample.grow(max(PROXY_COALITIONS, PROXY_COALITIONS_EACH * parties))
         values = np.asarray(proxy(sample.inside), float)[1:]
-        found = estimate(sample, [Estimate(one, 0.0) for one in values.tolist()], ProxyGame(parties, None, seed=0))
-        self.shapley, self.variances = found.shapley.values, found.shapley.errors**2
+        exact = [Estimate(value, 0.0) for value in values.tolist()]
+        estimated = estimate(sample, exact, ProxyGame(parties, None, seed=0))
+        self.shapley, self.variances = estimated.shapley.values, estimated.shapley.errors**2
 
     def __call__(self, inside: Mask) -> Floats:
         return np.zeros(len(inside)) if self._proxy is None else np.asarray(self._proxy(inside), float)
 
 
-def estimate(sample: Sample, found: Sequence[Estimate], proxy: ProxyGame) -> SampledShapley:
+def estimate(sample: Sample, estimates: Sequence[Estimate], proxy: ProxyGame) -> SampledShapley:
     """Estimate Shapley values from the values of a sample's coalitions, without that of the empty coalition."""
     parties, inside, fixed = sample.parties, sample.inside, sample.fixed
-    values = np.array([0.0, *(one.value for one in found)])
-    errors = np.array([0.0, *(one.error for one in found)])
+    values = np.array([0.0, *(each.value for each in estimates)])
+    errors = np.array([0.0, *(each.error for each in estimates)])
     cheap = proxy(inside)
     matrix = _shares(inside[:fixed]) / np.array([1.0, 1.0, *[parties] * (2 * parties)])
 
     smaller = inside[fixed::2]
     sizes = smaller.sum(axis=1)
-    difference, cheap_difference = (one[fixed::2] - one[fixed + 1 :: 2] for one in (values, cheap))
+    difference, cheap_difference = (series[fixed::2] - series[fixed + 1 :: 2] for series in (values, cheap))
     noise = errors[fixed::2] ** 2 + errors[fixed + 1 :: 2] ** 2
     fit = _fit(smaller, sizes, cheap_difference, difference)
 
