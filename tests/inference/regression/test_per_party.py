@@ -157,6 +157,8 @@ def measure_coverage(kind: str, number: int, rounds: int) -> tuple[float, float]
     return float(covered[0]), float(covered[1])
 
 
+@pytest.mark.slow
+@pytest.mark.first
 @pytest.mark.statistical
 def test_intervals_cover_where_features_differ() -> None:
     """With one distribution for both parties they would not: a pooled mean belongs to neither."""
