@@ -296,6 +296,8 @@ def test_the_site_asks_no_other_host_for_anything(site: Path) -> None:
     assert page.index("mathjax-settings.js") < page.index("tex-svg.js")
     assert "enableMenu: false" in (site / "assets" / "mathjax-settings.js").read_text(encoding="utf-8")
     assert "mermaid" not in page
+    for notebook in (site / "notebooks").glob("*.html"):
+        assert "cdnjs" not in notebook.read_text(encoding="utf-8"), notebook.name
 
 
 def test_a_request_to_another_host_would_be_noticed() -> None:
