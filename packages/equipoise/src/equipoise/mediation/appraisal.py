@@ -203,7 +203,10 @@ class Evaluator:
         return path_of(self._settings.noise_secret)
 
     def _refuse(self, requests: Sequence[Request], found: Sequence[Evaluation]) -> None:
-        """Refuse posteriors that have not converged; name the party that all coalitions share, if there is one."""
+        """Refuse posteriors that have not converged; name the party whose release is to blame.
+
+        That is the only party in all coalitions that failed; nobody is named if there are several or none.
+        """
         failed = {request: answer for request, answer in zip(requests, found, strict=True) if answer.problems}
         if not failed:
             return

@@ -75,7 +75,10 @@ def config_folder() -> Path:
 
 
 def _new_secret(mechanism: Mechanism, identity: str) -> str:
-    """Make a secret; for degraded rewards, derive the one that all settlements of the agreement share."""
+    """Make a secret.
+
+    For degraded rewards, derive the one that all settlements of the agreement by this operator share.
+    """
     if mechanism != "degraded":
         return secrets.token_hex(32)
     label = b"equipoise degraded rewards " + identity.encode("ascii")

@@ -148,8 +148,8 @@ class RegressionColumn(NumberColumn):
     def moved_ends(self) -> tuple[bool, bool]:
         """The ends of `scaled_range` beyond which there may be values, which a release moves to the end.
 
-        No value lies beyond a bound. If bounds were left out, they are what the other ranges span: then some values are
-        beyond an end of the typical range, but none beyond an end of a reach that is wider.
+        No value lies beyond a bound. Bounds that are what the other ranges span may have been left out: then values may
+        lie beyond an end of the typical range, but none beyond an end of a reach that is wider.
         """
         (low, high), valid, usual = self.scaled_range, self.valid_range, self.typical or self.reach
         if valid is not None:

@@ -172,7 +172,10 @@ class Guarantee:
 
 
 def guess_of(zcdp: float) -> float:
-    """Return the largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ."""
+    """Return the largest probability of a right guess between neighbouring tables after spending ρ in total.
+
+    It is ½ beforehand.
+    """
     return 0.5 if zcdp == 0 else min(1.0, 0.5 + delta_of(0.0, zcdp) / 2)
 
 

@@ -107,7 +107,8 @@ def release(
     source : path, data frame, Arrow table, dictionary or array
         The private table; it is read once, in pieces, and never leaves this machine.
     options : ReleaseOptions, optional
-        Guarantee, key and what else a party chooses; by default all defaults.
+        Guarantee, key and what else a party chooses. A guarantee must be stated, here or by name; all others have
+        defaults.
     party : str
         The party's name in the agreement.
     ledger : path
@@ -235,7 +236,7 @@ def preview(
     progress : callable, optional
         Told how much of the table was read.
     **overrides
-        Single options by name, as for a release.
+        Single options by name, as for a release. `family` and `allow_clipping` make no difference here.
 
     Returns
     -------

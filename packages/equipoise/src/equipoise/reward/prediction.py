@@ -4,7 +4,7 @@ Arithmetic is in scaled units, so that columns far from zero lose no digits; inp
 units. All functions of the draws are deterministic, but for `simulated`, which takes a seed.
 
 Rows come with features by name (a data frame, an Arrow table, a dictionary of columns) or, without names, in the agreed
-order. A number outside its agreed range is moved to the nearer end of it, as in releases.
+order. A number outside its agreed reach is moved to the nearer end of it, as in releases.
 """
 
 import difflib

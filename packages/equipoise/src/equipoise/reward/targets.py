@@ -160,8 +160,8 @@ class Targets:
     The masks mark parties: `nothing` those whose contribution counts as nothing, `falls_back` those that get their own
     posterior instead of a share, `whole` those that get their team's posterior, `close` those whose value alone is so
     near their target that the reward must not fall short. `rational_rho` is the largest exponent up to 1 with which no
-    party is worse off than alone; None if there is none. `slopes` are derivatives by all numbers of the stakes
-    [parties, 2 parties + teams]. Errors are conditional on `nothing` and `whole`.
+    party is worse off than alone; None if there is none. `slopes` are derivatives by all numbers of the
+    `TargetInputs` [parties, 2 parties + teams]. Errors are conditional on `nothing` and `whole`.
     """
 
     values: Floats
@@ -215,7 +215,7 @@ def set_targets(stakes: TargetInputs, terms: TargetPolicy, counted: Mask | None 
 
 
 def _differences(stakes: TargetInputs, rule: "_Rule") -> Floats:
-    """Return slopes of targets by each number of the stakes, as differences over ± its error.
+    """Return slopes of targets by each number of the inputs, as differences over ± its error.
 
     The result is [parties, 2 parties + teams].
     """

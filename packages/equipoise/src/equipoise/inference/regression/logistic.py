@@ -94,7 +94,7 @@ class LogisticLikelihood(Likelihood):
         return Normals(*(np.concatenate(both) for both in zip(*moments, strict=True)))
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Return derivatives of the log density by weights, and zeros for the variance, which there is none of.
+        """Return derivatives of the log density by weights, and zeros for the variance, which labels do not have.
 
         With r the residual, S the covariance and D = ½ (S⁻¹ r rᵀ S⁻¹ − S⁻¹), d log p = rᵀS⁻¹ d mean + tr(D dS), where
         S = H K Hᵀ − H L − (H L)ᵀ + const and the mean moves by H s, s the step to the found moments.

@@ -16,8 +16,9 @@ from equipoise.valuation.surprise import surprise
 # Nats by which rewards may miss their targets, whatever tolerance the operator chose.
 ALLOWED = 0.5
 # The mediator's values come from importance weights, which are not handed out; the audit uses nearest neighbours among
-# the draws. These give up to 16 % less for a wide and curved posterior, and 1 % less otherwise. If they differ by more
-# than the first share of the value, the audit cannot tell; by more than the second, the stated value is wrong.
+# the draws. Of a wide and curved posterior these were seen to give up to 16 % less, and of others 1 % less. If they
+# differ by more than the first share of the value, the audit cannot tell; by more than the second, the stated value is
+# wrong.
 UNTOLD, IMPOSSIBLE = 0.05, 0.2
 # An attained value's standard error may be this multiple of that of nearest neighbours.
 LARGEST_ERROR = 3.0
