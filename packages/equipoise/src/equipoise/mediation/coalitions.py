@@ -304,7 +304,7 @@ def neyman(parts: Floats, spent: Floats, wanted_errors: Floats) -> Floats:
 
 
 def required_errors(shapley: ShapleyValues, precision: float, least: float = 1.0) -> Floats:
-    """Return the errors that distinguish Shapley values from 0 [parties]; infinite for values that can be told from 0 already.
+    """Return the errors that distinguish Shapley values from 0 [parties]; infinite for values already told from it.
 
     A value that looks positive should be `TOLD` errors above 0. A value that looks like 0 should still count as 0 if it
     were larger by an error. Values below `least` times the precision count as 0.
