@@ -35,7 +35,7 @@ def test_other_workers_in_other_batches_decide_the_same(
     handed_out: list[Request] = []
     left = 0
 
-    def share(what: str, requests: Sequence[Request]) -> None:
+    def dispatch(what: str, requests: Sequence[Request]) -> None:
         nonlocal left
         assert what
         taken = [one for place, one in enumerate(reversed(requests)) if place % 7 != 3]
@@ -53,12 +53,12 @@ def test_other_workers_in_other_batches_decide_the_same(
     value = appraisal.Evaluator._value
 
     def note(self: appraisal.Evaluator, request: Request, posterior: Any) -> Evaluation:
-        if self._share is not None:
+        if self._dispatch is not None:
             drawn_here.append(request)
         return value(self, request, posterior)
 
     monkeypatch.setattr(appraisal.Evaluator, "_value", note)
-    together = settle(task, journal, share=share, **HERE)
+    together = settle(task, journal, dispatch=dispatch, **HERE)
     assert together == alone
     assert len(handed_out) > 7
     assert len(drawn_here) == left > 0

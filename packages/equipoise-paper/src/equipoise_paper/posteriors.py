@@ -133,7 +133,7 @@ def find(
         seed=[question.seed for question in asked],
         noise_seed=noise_seed,
         progress=False,
-        finished=keep,
+        on_result=keep,
     )
     return [results[index] for index in range(len(asked))]
 

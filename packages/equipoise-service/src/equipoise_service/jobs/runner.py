@@ -86,7 +86,7 @@ def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
     journal.read_all()
     monitor = LeaseMonitor(worker.lease)
 
-    def share(what: str, requests: Sequence[Request]) -> None:
+    def dispatch(what: str, requests: Sequence[Request]) -> None:
         documents = [request.to_json() for request in requests]
         shared = len(requests) >= MIN_SHARED
         batches = retry(
@@ -97,7 +97,7 @@ def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
             _drain(worker, heartbeat, monitor, batches)
             journal.read(documents)
 
-    settlement = mediator.settle(task, journal, processes=worker.processes, progress=False, share=share)
+    settlement = mediator.settle(task, journal, processes=worker.processes, progress=False, dispatch=dispatch)
     # Serialize the results before the transaction, so that other writers need not wait for it.
     files = results.result_files(settlement)
     heartbeat.check()

@@ -68,23 +68,23 @@ def sample_batch(
     sums: ReleasedSums,
     batch: Sequence[Asked],
     rule: Rule,
-    finished: Callable[[int, Sample], None],
+    on_result: Callable[[int, Sample], None],
     *,
     processes: int | None = None,
 ) -> None:
-    """Sample every scenario of a batch, and pass each sample to `finished` as soon as it is ready.
+    """Sample every scenario of a batch, and pass each sample to `on_result` as soon as it is ready.
 
     By default threads share the work. `processes` are used if a number is given, or if `joblib.parallel_config` is set.
     """
     if (processes is None and is_configured()) or (processes is not None and processes > 1 and len(batch) > 1):
         for index, sample in spread(sample_one, [(sampler, sums, asked, rule) for asked in batch], processes):
-            finished(index, sample)
+            on_result(index, sample)
         return
     # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
     number = min(processes or usable_cores(), len(batch))
     with one_core_each(), ThreadPoolExecutor(number) as pool:
         for index, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
-            finished(index, sample)
+            on_result(index, sample)
 
 
 class Approximator:

@@ -36,7 +36,7 @@ from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
-Finished = Callable[[int, Posterior], None]
+OnResult = Callable[[int, Posterior], None]
 
 LABEL = "sampling"
 
@@ -135,7 +135,7 @@ def infer_batch(
     processes: int | None = None,
     progress: bool | Meter | None = None,
     label: str = LABEL,
-    finished: Finished | None = None,
+    on_result: OnResult | None = None,
     believed: Agreement | None = None,
 ) -> list[Posterior]:
     """Sample many scenarios at once.
@@ -158,7 +158,7 @@ def infer_batch(
         unless an active `joblib.parallel_config` says otherwise (for example to use a Dask cluster).
     label : str
         What the progress bar says.
-    finished : callable, optional
+    on_result : callable, optional
         Called with the place and posterior of every scenario as soon as it is there, in any order; nothing is then kept
         or returned.
     believed : Agreement, optional
@@ -167,7 +167,7 @@ def infer_batch(
     Returns
     -------
     list of Posterior
-        In the order of the scenarios; empty if `finished` took them.
+        In the order of the scenarios; empty if `on_result` took them.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def infer_batch(
         rule=rule,
         chains=chains,
         noise_seeds=noise_seeds,
-        finished=finished,
+        on_result=on_result,
     )
     return _sample(batch, processes=processes, progress=progress, label=label)
 
@@ -321,7 +321,7 @@ def _asked_once(
 
 @dataclass
 class _Batch:
-    """Scenarios to sample and the options; posteriors are passed to `finished`, or collected in `results`."""
+    """Scenarios to sample and the options; posteriors are passed to `on_result`, or collected in `results`."""
 
     agreement: Agreement
     sums: ReleasedSums
@@ -331,7 +331,7 @@ class _Batch:
     rule: Rule
     chains: int | None = None
     noise_seeds: Sequence[UnitNoise] | None = None
-    finished: Finished | None = None
+    on_result: OnResult | None = None
     results: dict[int, Posterior] = field(default_factory=dict)
 
     @property
@@ -344,7 +344,7 @@ class _Batch:
         noise_seed = 0 if self.noise_seeds is None else self.noise_seeds[index]
         scenario, seed = self.scenarios[index], self.asked[index].seed
         posterior = Posterior(draws, diagnostics, scenario, self.method, self.rule, seed, noise_seed, chains, **more)
-        (self.finished or self.results.__setitem__)(index, posterior)
+        (self.on_result or self.results.__setitem__)(index, posterior)
 
     def keep_sample(self, index: int, sample: Sample) -> None:
         """Make a posterior of coordinates of the model's own parameters, and pass it on."""

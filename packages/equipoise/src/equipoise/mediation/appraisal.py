@@ -2,7 +2,7 @@
 
 A request (`equipoise.mediation.requests`) holds everything that its answer depends on besides the inputs of the run. A
 run can therefore be repeated after a crash: it makes the same requests, and the journal has the answers to the earlier
-ones. For the same reason any worker may answer: `share` may hand requests to others first.
+ones. For the same reason any worker may answer: `dispatch` may hand requests to others first.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
@@ -29,11 +29,11 @@ from equipoise.valuation.surprise import surprise
 MORE_DRAWS = (4, 16)
 
 # A function that has all or some of the requests answered elsewhere; the text describes the work to people.
-Share = Callable[[str, Sequence[Request]], None]
+Dispatch = Callable[[str, Sequence[Request]], None]
 
 
 class Evaluator:
-    """Valuer of scenarios of one agreement and its submissions; it samples those that `share` leaves open.
+    """Valuer of scenarios of one agreement and its submissions; it samples those that `dispatch` leaves open.
 
     If an agreement is given as `believed`, its priors are used.
     """
@@ -47,13 +47,13 @@ class Evaluator:
         *,
         processes: int | None = None,
         progress: bool | Meter | None = None,
-        share: Share | None = None,
+        dispatch: Dispatch | None = None,
         believed: Agreement | None = None,
     ) -> None:
         self.agreement, self.submissions = agreement, tuple(submissions)
         self._believed = believed or agreement
         self._journal, self._settings, self._processes = journal, settings, processes
-        self._progress, self._share = progress, share
+        self._progress, self._dispatch = progress, dispatch
         self._kept: dict[Request, Posterior] = {}
         # Requests with more draws that replaced those of posteriors that had not converged.
         self._larger: dict[Request, Request] = {}
@@ -88,8 +88,8 @@ class Evaluator:
         """Value scenarios with the requested draws only, even if these have not converged."""
         missing = self._missing(requests)
         start = perf_counter()
-        if missing and self._share is not None:
-            self._share(what, missing)
+        if missing and self._dispatch is not None:
+            self._dispatch(what, missing)
             missing = self._missing(missing)
         self._skip(set(requests).difference(missing))
         self._value_all(missing, what, keep=keep)
@@ -160,7 +160,7 @@ class Evaluator:
         if not batch:
             return
 
-        def finished(index: int, posterior: Posterior) -> None:
+        def store(index: int, posterior: Posterior) -> None:
             if batch[index] in keep:
                 self._kept[batch[index]] = posterior
             then(batch[index], posterior)
@@ -179,7 +179,7 @@ class Evaluator:
             processes=self._processes,
             progress=self._progress,
             label=what,
-            finished=finished,
+            on_result=store,
             believed=self._believed,
         )
 

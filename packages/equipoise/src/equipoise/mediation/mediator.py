@@ -22,7 +22,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter, meter
-from equipoise.mediation.appraisal import Evaluator, Share
+from equipoise.mediation.appraisal import Dispatch, Evaluator
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.cost import planned_posteriors
@@ -126,17 +126,17 @@ def settle(
     test_rows: Rows | None = None,
     processes: int | None = None,
     progress: bool | None = None,
-    share: Share | None = None,
+    dispatch: Dispatch | None = None,
 ) -> Settlement:
     """Settle a checked round with the answers in a journal of its inputs, and add answers that are missing there.
 
-    Before anything is sampled, `share` is called with a description of the work and the requests without answers. Other
+    Before anything is sampled, `dispatch` is called with a description of the work and the requests without answers. Other
     workers may then answer them in the journal by `appraise`; only the rest is sampled here. Decisions do not depend on
     this.
     """
     planned = planned_posteriors(len(task.parties), task.settings, task.mechanism)
     with meter(progress, sum(planned) * task.settings.draws) as shown:
-        appraiser = _appraiser(task, journal, processes=processes, progress=shown or False, share=share)
+        appraiser = _appraiser(task, journal, processes=processes, progress=shown or False, dispatch=dispatch)
         settlement = _Round(task, appraiser, shown).settle(test_rows)
     return audited(settlement)
 
@@ -176,7 +176,12 @@ def appraise(
 
 
 def _appraiser(
-    task: Task, journal: Journal, *, processes: int | None, progress: bool | Meter | None, share: Share | None = None
+    task: Task,
+    journal: Journal,
+    *,
+    processes: int | None,
+    progress: bool | Meter | None,
+    dispatch: Dispatch | None = None,
 ) -> Evaluator:
     return Evaluator(
         task.agreement,
@@ -185,7 +190,7 @@ def _appraiser(
         task.settings,
         processes=processes,
         progress=progress,
-        share=share,
+        dispatch=dispatch,
     )
 
 
