@@ -130,9 +130,9 @@ def settle(
 ) -> Settlement:
     """Settle a checked round with the answers in a journal of its inputs, and add answers that are missing there.
 
-    Before anything is sampled, `dispatch` is called with a description of the work and the requests without answers. Other
-    workers may then answer them in the journal by `appraise`; only the rest is sampled here. Decisions do not depend on
-    this.
+    Before anything is sampled, `dispatch` is called with a description of the work and the requests without answers.
+    Other workers may then answer them in the journal by `appraise`; only the rest is sampled here. Decisions do not
+    depend on this.
     """
     planned = planned_posteriors(len(task.parties), task.settings, task.mechanism)
     with meter(progress, sum(planned) * task.settings.draws) as shown:
