@@ -448,7 +448,8 @@ def test_the_same_script_on_a_folder_and_on_a_service(
     run_script("fetch", folder, str(shared))
     run_script("fetch", service, url)
     files = {path.name for path in folder.iterdir() if path.suffix != ".lock"}  # of a release
-    assert {path.name for path in service.iterdir()} == files | {"north.receipt.json"}
+    receipts = {"north.receipt.json", "reward.reward-receipt.json"}
+    assert {path.name for path in service.iterdir()} == files | receipts
     predictions = (folder / "predictions.csv").read_text()
     assert len(predictions.splitlines()) == 201
     assert (service / "predictions.csv").read_text() == predictions
